@@ -131,36 +131,78 @@ static void kept_images__have_the_numbers_of_their_files(void **state)
     (void)compare("flat", -1); /* as the machine has it */
 }
 
+/* A picture of two blocks that is read from the top: the way to the second passes the first. */
+static void blocks_passed_on_the_way__are_kept(void **state)
+{
+    (void)state;
+    enum { TALL = 1500, ROW = 1200 };
+    const int64_t count = (int64_t)TALL * ROW * 3;
+    uint8_t *const bytes = malloc((size_t)count);
+    for (int64_t i = 0; i < count; i++)
+        bytes[i] = (uint8_t)drawn((uint64_t)i, 256);
+    support_folder("tall/images");
+    support_folder("tall/masks");
+    support_bytes("tall/images/a.png", TALL, ROW, 3, bytes);
+    memset(bytes, 0, (size_t)(count / 3));
+    support_bytes("tall/masks/a.tif", TALL, ROW, 1, bytes);
+    struct wf_err err = { 0 };
+    struct wf_dataset *const ds =
+        wf_dataset_open("tall", &(struct wf_dataset_options){ .cache = INT64_C(1) << 40 }, &err);
+    if (!ds)
+        fail_msg("%s", err.text);
+    float pixels[2][3];
+    uint64_t moved[2];
+    for (int i = 0; i < 2; i++) { /* the last row, then the first */
+        struct wf_region w = wf_dataset_extent(ds, 0);
+        w.lo[WF_H] = i == 0 ? TALL - 1 : 0;
+        w.hi[WF_H] = w.lo[WF_H] + 1;
+        w.hi[WF_W] = 1;
+        const uint64_t before = wf_dataset_bytes_read(ds);
+        assert_true(wf_dataset_read(ds, 0, &w, pixels[i], NULL, &err));
+        moved[i] = wf_dataset_bytes_read(ds) - before;
+    }
+    assert_true(moved[0] >= (uint64_t)count); /* noise is not packed */
+    assert_int_equal(moved[1], 0);
+    for (int c = 0; c < 3; c++) {
+        assert_true(pixels[0][c] == (float)drawn((uint64_t)(TALL - 1) * ROW * 3 + (uint64_t)c, 256));
+        assert_true(pixels[1][c] == (float)drawn((uint64_t)c, 256));
+    }
+    wf_dataset_free(ds);
+    free(bytes);
+}
+
 static void blocks__are_tiles_or_bands_of_rows(void **state)
 {
     (void)state;
-    int64_t grid[3];
+    struct wf_blocks b;
     struct wf_raster_info tiled = { .depth = 1, .height = 5000, .width = 7000, .channels = 3 };
     tiled.tile = WF_SHAPE(1, 1, 512, 512, 3);
-    wf_keep_grid(&tiled, grid);
-    assert_int_equal(grid[0], 1);
-    assert_int_equal(grid[1], 512);
-    assert_int_equal(grid[2], 512);
+    b = wf_keep_blocks(&tiled);
+    assert_int_equal(b.at[0], 1);
+    assert_int_equal(b.at[1], 512);
+    assert_int_equal(b.at[2], 512);
     tiled.tile = WF_SHAPE(1, 1, 100, 64, 3); /* small tiles together */
-    wf_keep_grid(&tiled, grid);
-    assert_int_equal(grid[1], 300);
-    assert_int_equal(grid[2], 256);
+    b = wf_keep_blocks(&tiled);
+    assert_int_equal(b.at[1], 300);
+    assert_int_equal(b.at[2], 256);
     struct wf_raster_info rows = { .depth = 1, .height = 5000, .width = 7000, .channels = 3 };
     rows.tile = WF_SHAPE(1, 1, 1, 7000, 3);
     rows.in_order = true;
-    wf_keep_grid(&rows, grid);
-    assert_int_equal(grid[1], (4 << 20) / 21000);
-    assert_int_equal(grid[2], 7000);
+    b = wf_keep_blocks(&rows);
+    assert_int_equal(b.at[1], (4 << 20) / 21000);
+    assert_int_equal(b.at[2], 7000);
     rows.depth = 100, rows.height = 64, rows.width = 64, rows.channels = 1;
-    wf_keep_grid(&rows, grid);
-    assert_int_equal(grid[0], 100);
-    assert_int_equal(grid[1], 64);
+    b = wf_keep_blocks(&rows);
+    assert_int_equal(b.at[0], 100);
+    assert_int_equal(b.at[1], 64);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(kept_images__have_the_numbers_of_their_files, make_sets,
+                                        support_scratch_leave),
+        cmocka_unit_test_setup_teardown(blocks_passed_on_the_way__are_kept, support_scratch_enter,
                                         support_scratch_leave),
         cmocka_unit_test(blocks__are_tiles_or_bands_of_rows),
     };

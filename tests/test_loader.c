@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "data/loader.h"
 #include "support_data.h"
 #include "support_scratch.h"
@@ -251,6 +252,71 @@ static void threads__give_the_same_batches(void **state)
     wf_dataset_free(ds);
 }
 
+/* Rows of this size are made by a thread each. */
+static void batches__are_made_before_they_are_asked_for(void **state)
+{
+    (void)state;
+    const int64_t extent[WF_AXES] = { 1, 1, 420, 400, 0 };
+    struct wf_dataset *ds = make_set("ahead", 5, extent, 1, 2);
+    struct wf_loader_options options = {
+        .batch = 3, .crop = { 0, 1, 390, 380, 0 }, .augment = 3, .seed = 3
+    };
+    struct wf_loader *plain = make_loader(ds, &options);
+    options.threads = 4;
+    struct wf_loader *ahead = make_loader(ds, &options);
+    const struct wf_region all = wf_shape_region(wf_loader_shape(plain));
+    struct batch a = batch_new(all, all), b = batch_new(all, all);
+    struct wf_err err = { 0 };
+    wf_loader_seek(ahead, 0, 1);
+    assert_int_equal(wf_loader_memory_used(ahead), 0);
+    assert_true(wf_loader_begin(ahead, &b.image, &b.target, &err));
+    const double begun = wf_now();
+    while (wf_loader_bytes_read(ahead) == 0 && wf_now() - begun < 60)
+        ;
+    assert_true(wf_loader_bytes_read(ahead) > 0);
+    wf_loader_seek(ahead, 0, 1); /* where it is */
+    assert_true(wf_loader_memory_used(ahead) > 0);
+    wf_loader_seek(plain, 0, 1);
+    for (int i = 0; i < 6; i++) {
+        next(plain, &a);
+        next(ahead, &b);
+        part_equals(&b.image, &a.image);
+        part_equals(&b.target, &a.target);
+    }
+    wf_loader_seek(ahead, 0, 0);
+    assert_int_equal(wf_loader_memory_used(ahead), 0);
+    batch_free(&a);
+    batch_free(&b);
+    wf_loader_free(plain);
+    wf_loader_free(ahead);
+    wf_dataset_free(ds);
+}
+
+/* Of several labels that are wrong the first row's is named, whichever thread is done first. */
+static void rows__that_fail_are_named_in_order(void **state)
+{
+    (void)state;
+    const int64_t extent[WF_AXES] = { 1, 1, 400, 400, 0 };
+    struct wf_dataset *ds = make_set("fails", 6, extent, 1, 4);
+    struct wf_loader_options options = { .batch = 6, .classes = 2 };
+    struct wf_loader *plain = make_loader(ds, &options);
+    const struct wf_region all = wf_shape_region(wf_loader_shape(plain));
+    struct batch b = batch_new(all, all);
+    struct wf_err first = { 0 };
+    assert_false(wf_loader_next(plain, &b.image, &b.target, &first));
+    options.threads = 3;
+    for (int i = 0; i < 20; i++) {
+        struct wf_err err = { 0 };
+        struct wf_loader *ahead = make_loader(ds, &options);
+        assert_false(wf_loader_next(ahead, &b.image, &b.target, &err));
+        assert_string_equal(err.text, first.text);
+        wf_loader_free(ahead);
+    }
+    batch_free(&b);
+    wf_loader_free(plain);
+    wf_dataset_free(ds);
+}
+
 /* Boxes that change on the way (another plan) are followed. */
 static void boxes__may_change_between_batches(void **state)
 {
@@ -453,6 +519,8 @@ int main(void)
         cmocka_unit_test(windows__equal_the_whole_in_space_and_with_balance),
         cmocka_unit_test(crops__may_reach_past_the_image),
         cmocka_unit_test(threads__give_the_same_batches),
+        cmocka_unit_test(batches__are_made_before_they_are_asked_for),
+        cmocka_unit_test(rows__that_fail_are_named_in_order),
         cmocka_unit_test(boxes__may_change_between_batches),
         cmocka_unit_test(turns__are_numpys),
         cmocka_unit_test(elastic__is_bounded_and_smooth),

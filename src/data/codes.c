@@ -121,6 +121,20 @@ static void count_run(struct scan *s, const struct wf_raster_info *info, int cha
         tally_add(&s->colors, raw[0] * INT64_C(0x010101), count);
 }
 
+/* Where the pixels end that are like the one at `from`. */
+static int64_t run_end(const int32_t *raw, int channels, int64_t from, int64_t count)
+{
+    const int32_t *const p = raw + from * channels;
+    int64_t i = from + 1;
+    if (channels == 1)
+        while (i < count && raw[i] == *p)
+            i++;
+    else
+        while (i < count && raw[3 * i] == p[0] && raw[3 * i + 1] == p[1] && raw[3 * i + 2] == p[2])
+            i++;
+    return i;
+}
+
 static bool scan_window(struct scan *s, int64_t sample, const struct wf_region *window,
                         struct wf_err *err)
 {
@@ -132,13 +146,9 @@ static bool scan_window(struct scan *s, int64_t sample, const struct wf_region *
     s->lossy = s->lossy || strcmp(info->format, "JPEG") == 0;
     const int64_t count = wf_region_extent(*window, WF_D) * wf_region_extent(*window, WF_H) *
                           wf_region_extent(*window, WF_W);
-    const size_t bytes = (size_t)channels * sizeof *raw;
-    int64_t from = 0;
-    for (int64_t i = 1; i <= count; i++) {
-        if (i < count && memcmp(raw + i * channels, raw + from * channels, bytes) == 0)
-            continue;
-        count_run(s, info, channels, raw + from * channels, i - from);
-        from = i;
+    for (int64_t from = 0, end; from < count; from = end) {
+        end = run_end(raw, channels, from, count);
+        count_run(s, info, channels, raw + from * channels, end - from);
     }
     s->ds->info.scanned += count;
     return true;

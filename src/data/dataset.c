@@ -185,7 +185,7 @@ static bool look_at_image(struct wf_dataset *ds, struct wf_entry *e, bool *alpha
         const bool one = e->n_files == 1 || own[WF_C] == 1;
         memcpy(extent, own, sizeof own);
         if (i == 0)
-            wf_keep_grid(info, e->grid[0]);
+            e->blocks[0] = wf_keep_blocks(info);
         if (i > 0) {
             wf_align_check_channel(ds, e, wf_raster_info(*first), info, e->files[i]);
             wf_raster_close(r);
@@ -238,7 +238,8 @@ static bool look_at_mask(struct wf_dataset *ds, struct wf_entry *e,
     else if (info->channels >= 3 && info->sample != WF_SAMPLE_U8)
         wf_dataset_problem(ds, e, "mask '%s' has colours of %s: colours of a mask have 8 bits",
                            e->sample.mask, wf_sample_name(info->sample));
-    wf_keep_grid(e->align ? wf_raster_info(image_file) : info, e->grid[1]);
+    e->blocks[1] = wf_keep_blocks(e->align ? wf_raster_info(image_file) : info);
+    e->blocks[1].in_order = e->blocks[1].in_order && !e->align;
     wf_raster_close(r);
     wf_arena_release(&arena);
     return e->sample.problem == NULL;

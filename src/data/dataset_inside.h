@@ -37,6 +37,12 @@ struct wf_align {
     int64_t extent[3]; /* W, H, D of the mask */
 };
 
+/* The blocks in which a decoded file is kept: extents along D, H and W; 0: it is not. */
+struct wf_blocks {
+    int64_t at[3];
+    bool in_order; /* the file is read from the top: all blocks in front of one are decoded for it */
+};
+
 struct wf_entry {
     struct wf_data_sample sample;
     const char *const *files; /* one, or one for each channel */
@@ -45,7 +51,7 @@ struct wf_entry {
     int mask_channels;            /* that are read: 1 or 3 */
     const struct wf_align *align; /* NULL: the mask has the image's pixels */
     struct wf_nodata nodata;
-    int64_t grid[2][3]; /* of blocks that are kept in memory, of image and mask; 0: they are not */
+    struct wf_blocks blocks[2]; /* that are kept in memory, of image and mask */
     const void *pixels; /* of arrays, and of records that were unpacked */
     const void *labels; /* of arrays; NULL: none for each pixel */
 };
@@ -94,14 +100,13 @@ struct wf_dataset {
 struct wf_keep *wf_keep_new(int64_t samples, int64_t limit);
 void wf_keep_free(struct wf_keep *keep);
 int64_t wf_keep_bytes(const struct wf_keep *keep);
-/* Extents along D, H and W of the blocks in which a file is kept. */
-void wf_keep_grid(const struct wf_raster_info *info, int64_t grid[3]);
+struct wf_blocks wf_keep_blocks(const struct wf_raster_info *info);
 /* What is read: the numbers of an image, or its labels. */
 struct wf_keep_source {
     int64_t table;         /* twice the sample, and one more for labels */
     bool is_labels;        /* int32_t, otherwise float */
     const int64_t *extent; /* WF_AXES, of which D, H and W count */
-    const int64_t *grid;   /* three */
+    struct wf_blocks blocks;
     int64_t each;          /* numbers of a pixel */
     /* Reads a window of it: dense, four bytes a number. */
     bool (*read)(void *user, const struct wf_region *window, void *dst, struct wf_err *err);

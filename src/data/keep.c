@@ -1,7 +1,8 @@
 /*
  * Decoded images and labels are kept in memory while there is room: a PNG takes longer to decode than a GPU to train on
  * it, and every epoch needs it. An image is kept in blocks: the tiles of a tiled file, bands of rows of others, the
- * whole of a small one. Numbers are packed as bytes or 16-bit words where all of a block are whole and fit.
+ * whole of a small one. Of a file that is read from the top the blocks in front of one are kept with it. Numbers are
+ * packed as bytes or 16-bit words where all of a block are whole and fit.
  *
  * K1. A block goes once from empty to kept or to REFUSED, by one atomic exchange. What is kept is never written
  *     again, so any thread may read it.
@@ -76,11 +77,12 @@ int64_t wf_keep_bytes(const struct wf_keep *k)
 
 /* --- the grid of blocks --- */
 
-void wf_keep_grid(const struct wf_raster_info *info, int64_t grid[3])
+struct wf_blocks wf_keep_blocks(const struct wf_raster_info *info)
 {
-    memset(grid, 0, 3 * sizeof grid[0]);
+    struct wf_blocks blocks = { .in_order = info->in_order };
+    int64_t *const grid = blocks.at;
     if (info->format && strcmp(info->format, ".npy") == 0) /* is not coded */
-        return;
+        return blocks;
     const int64_t row = info->width * info->channels;
     const bool tiled =
         !info->in_order && info->tile.at[WF_W] > 0 && info->tile.at[WF_W] < info->width;
@@ -94,19 +96,20 @@ void wf_keep_grid(const struct wf_raster_info *info, int64_t grid[3])
         grid[0] = wf_max(1, BLOCK / wf_max(1, row * info->height));
     }
     grid[0] = wf_min(grid[0], info->depth);
+    return blocks;
 }
 
 static int64_t parts_along(const struct wf_keep_source *s, int i)
 {
-    return wf_ceil_div(s->extent[WF_D + i], s->grid[i]);
+    return wf_ceil_div(s->extent[WF_D + i], s->blocks.at[i]);
 }
 
 static struct wf_region block_region(const struct wf_keep_source *s, const int64_t at[3])
 {
     struct wf_region r = { .hi = { [WF_N] = 1, [WF_C] = s->each } };
     for (int i = 0; i < 3; i++) {
-        r.lo[WF_D + i] = at[i] * s->grid[i];
-        r.hi[WF_D + i] = wf_min(r.lo[WF_D + i] + s->grid[i], s->extent[WF_D + i]);
+        r.lo[WF_D + i] = at[i] * s->blocks.at[i];
+        r.hi[WF_D + i] = wf_min(r.lo[WF_D + i] + s->blocks.at[i], s->extent[WF_D + i]);
     }
     return r;
 }
@@ -266,6 +269,20 @@ static void copy_block(const struct wf_keep_source *s, const struct block *b,
         }
 }
 
+/* Blocks in front of one in a file that is read from the top: they are decoded in any case. */
+static bool keep_above(struct wf_keep *k, const struct wf_keep_source *s,
+                       const struct block **blocks, int64_t index, struct wf_err *err)
+{
+    for (int64_t i = 0; i < index; i++) {
+        const int64_t h = parts_along(s, 1), at[] = { i / h, i % h, 0 };
+        const struct wf_region region = block_region(s, at);
+        const struct block *kept = __atomic_load_n(&blocks[i], __ATOMIC_ACQUIRE);
+        if (!kept && !offer(k, s, &region, &blocks[i], &kept, err))
+            return false;
+    }
+    return true;
+}
+
 bool wf_keep_read(struct wf_keep *k, const struct wf_keep_source *s, const struct wf_region *window,
                   void *dst, struct wf_err *err)
 {
@@ -276,17 +293,19 @@ bool wf_keep_read(struct wf_keep *k, const struct wf_keep_source *s, const struc
     const struct block **const blocks = blocks_of(k, s);
     int64_t lo[3], hi[3], at[3];
     for (int i = 0; i < 3; i++) {
-        lo[i] = want.lo[WF_D + i] / s->grid[i];
-        hi[i] = wf_ceil_div(want.hi[WF_D + i], s->grid[i]);
+        lo[i] = want.lo[WF_D + i] / s->blocks.at[i];
+        hi[i] = wf_ceil_div(want.hi[WF_D + i], s->blocks.at[i]);
     }
     for (at[0] = lo[0]; at[0] < hi[0]; at[0]++)
         for (at[1] = lo[1]; at[1] < hi[1]; at[1]++)
             for (at[2] = lo[2]; at[2] < hi[2]; at[2]++) {
                 const struct wf_region region = block_region(s, at);
-                const struct block **const place =
-                    &blocks[(at[0] * parts_along(s, 1) + at[1]) * parts_along(s, 2) + at[2]];
-                const struct block *kept = __atomic_load_n(place, __ATOMIC_ACQUIRE);
-                if (!kept && !offer(k, s, &region, place, &kept, err))
+                const int64_t index =
+                    (at[0] * parts_along(s, 1) + at[1]) * parts_along(s, 2) + at[2];
+                const struct block *kept = __atomic_load_n(&blocks[index], __ATOMIC_ACQUIRE);
+                if (!kept && s->blocks.in_order && !keep_above(k, s, blocks, index, err))
+                    return false;
+                if (!kept && !offer(k, s, &region, &blocks[index], &kept, err))
                     return false;
                 if (!kept || kept == &refused)
                     return s->read(s->user, &want, dst, err);

@@ -1,9 +1,9 @@
 /*
  * I1. What a batch holds is a function of the options, (epoch, batch) and the boxes: threads only decide
  *     when it is made.
- * I2. Tickets number the batches from where the loader was sought to. A slot of the ring is written by
- *     the one thread that took its ticket, and read by the rank after `ready` is set under the lock.
- * I3. Tickets are taken in order, and at most `n_slots` lie between what is made and what is consumed.
+ * I2. Tickets number the batches from where the loader was sought to. A row of a slot of the ring is written by the one
+ *     thread that took it, and read by the rank after `ready` is set under the lock, when no row is left.
+ * I3. Rows are taken in order, and those of at most `n_slots` tickets lie between what is made and what is consumed.
  */
 #include "data/loader.h"
 
@@ -15,6 +15,47 @@
 
 /* --- threads --- */
 
+/* Rows of a slot that one thread makes: some, where they are small. */
+struct piece {
+    struct wf_loader_slot *slot;
+    int64_t row, end;
+};
+
+static struct piece take_piece(struct wf_loader *l)
+{
+    enum { NUMBERS = 1 << 17 };
+    struct piece p = { .slot = &l->slots[l->taken % l->n_slots], .row = l->row };
+    const int64_t rows = wf_loader_rows(l);
+    if (l->row == 0) {
+        p.slot->ticket = l->taken;
+        p.slot->left = rows;
+        p.slot->err = (struct wf_err){ 0 };
+    }
+    const int64_t numbers = wf_shape_count(wf_loader_shape(l)) / l->options.batch;
+    p.end = wf_min(rows, p.row + wf_max(1, NUMBERS / numbers));
+    l->row = p.end;
+    if (l->row == rows) {
+        l->row = 0;
+        l->taken++;
+    }
+    return p;
+}
+
+/* Of several rows that fail the first is named. */
+static void end_piece(struct wf_loader *l, const struct piece *p, const struct wf_err *err)
+{
+    struct wf_loader_slot *const slot = p->slot;
+    if (err->code && (!slot->err.code || p->row < slot->failed)) {
+        slot->err = *err;
+        slot->failed = p->row;
+    }
+    slot->left -= p->end - p->row;
+    if (slot->left > 0)
+        return;
+    slot->ready = true;
+    (void)pthread_cond_broadcast(&l->changed);
+}
+
 static void *work(void *arg)
 {
     struct wf_loader *const l = arg;
@@ -25,15 +66,14 @@ static void *work(void *arg)
             (void)pthread_cond_wait(&l->changed, &l->lock);
         if (l->stop)
             break;
-        struct wf_loader_slot *const slot = &l->slots[l->taken % l->n_slots];
-        slot->ticket = l->taken++;
+        const struct piece p = take_piece(l);
         (void)pthread_mutex_unlock(&l->lock);
+        struct wf_err err = { 0 };
         const uint64_t before = wf_reader_bytes(reader);
-        wf_loader_fill(l, reader, slot); /* I2 */
+        wf_loader_fill(l, reader, p.slot, p.row, p.end, &err); /* I2 */
         (void)pthread_mutex_lock(&l->lock);
         l->moved += wf_reader_bytes(reader) - before;
-        slot->ready = true;
-        (void)pthread_cond_broadcast(&l->changed);
+        end_piece(l, &p, &err);
     }
     (void)pthread_mutex_unlock(&l->lock);
     wf_reader_free(reader);
@@ -92,8 +132,7 @@ static bool start(struct wf_loader *l, struct wf_err *err)
                               "data.threads",
                               wanted, image_bytes(l) + label_bytes(l));
     }
-    l->taken = l->consumed = 0;
-    l->has_boxes = true;
+    l->taken = l->row = l->consumed = 0;
     for (; l->n_threads < l->options.threads; l->n_threads++)
         if (pthread_create(&l->threads[l->n_threads], NULL, work, l) != 0)
             break;
@@ -101,6 +140,7 @@ static bool start(struct wf_loader *l, struct wf_err *err)
         return wf_err_set(err, WF_ERR_FIT,
                           "cannot start a thread to read ahead: set data.threads=0, or raise the "
                           "limits ('ulimit -u unlimited', 'ulimit -v unlimited')");
+    l->has_boxes = true;
     return true;
 }
 
@@ -290,13 +330,23 @@ uint64_t wf_loader_bytes_read(struct wf_loader *l)
     return moved;
 }
 
+/* Nobody makes batches until there are boxes again. */
+static void halt_at(struct wf_loader *l, int64_t epoch, int64_t batch)
+{
+    halt(l);
+    l->epoch = epoch;
+    l->batch = batch;
+    l->taken = l->row = l->consumed = 0;
+}
+
 void wf_loader_seek(struct wf_loader *l, int64_t epoch, int64_t batch)
 {
     WF_BUG_ON(epoch < 0 || batch < 0, "epoch %" PRId64 ", batch %" PRId64, epoch, batch);
-    halt(l);
-    l->epoch = epoch + batch / l->batches;
-    l->batch = batch % l->batches;
-    l->taken = l->consumed = 0;
+    epoch += batch / l->batches;
+    batch %= l->batches;
+    const bool there = l->has_boxes && l->consumed == 0 && l->epoch == epoch && l->batch == batch;
+    if (!there)
+        halt_at(l, epoch, batch);
 }
 
 void wf_loader_where(const struct wf_loader *l, int64_t *epoch, int64_t *batch)
@@ -336,18 +386,26 @@ static void one_channel(struct wf_region *target)
     target->lo[WF_C] = 0;
 }
 
+static bool same_boxes(const struct wf_loader_boxes *a, const struct wf_loader_boxes *b)
+{
+    return wf_region_equal(a->image, b->image) && wf_region_equal(a->target, b->target);
+}
+
 void wf_loader_announce_rest(struct wf_loader *l, const struct wf_view *image,
                              const struct wf_view *target)
 {
+    struct wf_loader_boxes boxes = { wanted(image), wanted(target) };
+    one_channel(&boxes.target);
+    if (same_boxes(&boxes, &l->boxes[1]))
+        return;
     int64_t epoch, batch;
     wf_loader_where(l, &epoch, &batch);
-    wf_loader_seek(l, epoch, batch); /* nobody makes batches now */
-    l->boxes[1] = (struct wf_loader_boxes){ wanted(image), wanted(target) };
-    one_channel(&l->boxes[1].target);
+    halt_at(l, epoch, batch);
+    l->boxes[1] = boxes;
 }
 
-static bool settle(struct wf_loader *l, const struct wf_view *image, const struct wf_view *target,
-                   struct wf_err *err)
+bool wf_loader_begin(struct wf_loader *l, const struct wf_view *image,
+                     const struct wf_view *target, struct wf_err *err)
 {
     struct wf_loader_boxes boxes = { wanted(image), wanted(target) };
     const enum wf_labels labels = wf_dataset_info(l->ds)->labels;
@@ -360,10 +418,9 @@ static bool settle(struct wf_loader *l, const struct wf_view *image, const struc
     int64_t epoch, batch;
     wf_loader_where(l, &epoch, &batch);
     struct wf_loader_boxes *const known = &l->boxes[wf_loader_is_rest(l, batch)];
-    if (l->has_boxes && wf_region_equal(boxes.image, known->image) &&
-        wf_region_equal(boxes.target, known->target))
+    if (l->has_boxes && same_boxes(&boxes, known))
         return true;
-    wf_loader_seek(l, epoch, batch);
+    halt_at(l, epoch, batch);
     *known = boxes;
     return start(l, err);
 }
@@ -429,7 +486,7 @@ static struct wf_loader_slot *await(struct wf_loader *l)
     if (l->n_threads == 0) {
         slot->ticket = l->consumed;
         slot->err = (struct wf_err){ 0 };
-        wf_loader_fill(l, l->reader, slot);
+        wf_loader_fill(l, l->reader, slot, 0, wf_loader_rows(l), &slot->err);
         return slot;
     }
     (void)pthread_mutex_lock(&l->lock);
@@ -442,7 +499,7 @@ static struct wf_loader_slot *await(struct wf_loader *l)
 bool wf_loader_next(struct wf_loader *l, const struct wf_view *image, const struct wf_view *target,
                     struct wf_err *err)
 {
-    if (!settle(l, image, target, err))
+    if (!wf_loader_begin(l, image, target, err))
         return false;
     struct wf_loader_slot *const slot = await(l);
     if (slot->err.code) /* the batch stays where it is: asking again fails again */

@@ -98,7 +98,7 @@ size_t wf_loader_memory_used(const struct wf_loader *loader);
 /* Bytes of files that were read so far, ahead or not. */
 uint64_t wf_loader_bytes_read(struct wf_loader *loader);
 
-/* The next batch is (epoch, batch); the start is (0, 0). */
+/* The next batch is (epoch, batch); the start is (0, 0). What was read ahead for it stays. */
 void wf_loader_seek(struct wf_loader *loader, int64_t epoch, int64_t batch);
 /* The (epoch, batch) that comes next. */
 void wf_loader_where(const struct wf_loader *loader, int64_t *epoch, int64_t *batch);
@@ -106,6 +106,10 @@ void wf_loader_where(const struct wf_loader *loader, int64_t *epoch, int64_t *ba
 /* The boxes of the smaller batch, so that it is prepared ahead like the others. */
 void wf_loader_announce_rest(struct wf_loader *loader, const struct wf_view *image,
                              const struct wf_view *target);
+
+/* Lets threads read ahead for these boxes, before the first batch is asked for; the same that wf_loader_next() begins with. */
+[[nodiscard]] bool wf_loader_begin(struct wf_loader *loader, const struct wf_view *image,
+                                   const struct wf_view *target, struct wf_err *err);
 
 /* Fills this rank's boxes and advances; after an epoch's last batch comes the next epoch. `image`
  * is f32, bf16 or f16 with the dataset's channels. `target` may be NULL. As i32 with one channel it

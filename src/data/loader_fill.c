@@ -240,10 +240,9 @@ static bool fill_label(const struct wf_loader *l, const struct wf_draw *draw, in
 }
 
 static bool fill_row(const struct wf_loader *l, struct wf_reader *reader,
-                     struct wf_loader_slot *slot, const struct wf_draw *draw, int64_t row,
-                     const struct wf_loader_boxes *boxes)
+                     const struct wf_loader_slot *slot, const struct wf_draw *draw, int64_t row,
+                     const struct wf_loader_boxes *boxes, struct wf_err *err)
 {
-    struct wf_err *const err = &slot->err;
     const struct wf_region *const image = &boxes->image, *const target = &boxes->target;
     const int64_t channels = wf_dataset_info(l->ds)->channels;
     bool ok = true;
@@ -261,22 +260,22 @@ static bool fill_row(const struct wf_loader *l, struct wf_reader *reader,
 }
 
 void wf_loader_fill(const struct wf_loader *l, struct wf_reader *reader,
-                    struct wf_loader_slot *slot)
+                    struct wf_loader_slot *slot, int64_t row, int64_t end, struct wf_err *err)
 {
     if (wf_loader_is_cloud(l)) {
-        wf_loader_fill_points(l, slot);
+        wf_loader_fill_points(l, slot, err);
         return;
     }
     const int64_t at = l->batch + slot->ticket;
     const int64_t epoch = l->epoch + at / l->batches, batch = at % l->batches;
     const struct wf_loader_boxes *const boxes = &l->boxes[wf_loader_is_rest(l, batch)];
     bool ok = true;
-    for (int64_t row = 0; ok && row < l->options.batch; row++) {
+    for (; ok && row < end; row++) {
         const bool in_image = row >= boxes->image.lo[WF_N] && row < boxes->image.hi[WF_N];
         const bool in_target = row >= boxes->target.lo[WF_N] && row < boxes->target.hi[WF_N];
         if (!in_image && !in_target)
             continue;
         const struct wf_loader_item item = wf_loader_item(l, epoch, batch, row);
-        ok = fill_row(l, reader, slot, &item.draw, row, boxes);
+        ok = fill_row(l, reader, slot, &item.draw, row, boxes, err);
     }
 }

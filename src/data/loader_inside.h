@@ -6,9 +6,10 @@
 #include "data/loader.h"
 
 struct wf_loader_slot {
-    int64_t ticket;
+    int64_t ticket, left; /* rows that are not made yet */
     bool ready;
-    struct wf_err err;
+    struct wf_err err; /* of the rows from `failed` on */
+    int64_t failed;
     float *image;    /* over the rank's box, dense */
     int32_t *labels; /* over the target's box, one channel */
     struct wf_cloud_batch points;
@@ -41,6 +42,7 @@ struct wf_loader {
     pthread_t *threads;
     bool stop;
     int64_t taken, consumed;  /* tickets */
+    int64_t row;              /* of the ticket that is taken next */
     uint64_t moved;           /* bytes of files, of threads that have ended or completed a batch */
     struct wf_reader *reader; /* without threads */
     struct wf_cloud_batch current; /* of point clouds: the last batch that was handed out */
@@ -58,7 +60,8 @@ static inline bool wf_loader_is_rest(const struct wf_loader *l, int64_t batch)
 }
 
 /* Of point clouds (loader_points.c): what wf_loader_fill() does, and the memory of a batch. */
-void wf_loader_fill_points(const struct wf_loader *l, struct wf_loader_slot *slot);
+void wf_loader_fill_points(const struct wf_loader *l, struct wf_loader_slot *slot,
+                           struct wf_err *err);
 void wf_cloud_batch_release(struct wf_cloud_batch *b);
 static inline bool wf_loader_is_cloud(const struct wf_loader *l)
 {
@@ -71,7 +74,11 @@ int64_t wf_loader_tiles(const struct wf_loader *l, int64_t sample, int axis);
 [[nodiscard]] bool wf_loader_fill_part(const struct wf_loader *l, int64_t sample,
                                        const struct wf_region *box, float *image, int32_t *labels,
                                        struct wf_err *err);
-/* Prepares the batch of the slot's ticket; failures are in its err. Changes only slot and
- * reader. */
+/* That can be made side by side; voxels of a cloud come one behind the other. */
+static inline int64_t wf_loader_rows(const struct wf_loader *l)
+{
+    return wf_loader_is_cloud(l) ? 1 : l->options.batch;
+}
+/* Prepares rows of the batch of the slot's ticket. Changes only these, `reader` and `err`. */
 void wf_loader_fill(const struct wf_loader *l, struct wf_reader *reader,
-                    struct wf_loader_slot *slot);
+                    struct wf_loader_slot *slot, int64_t row, int64_t end, struct wf_err *err);

@@ -150,7 +150,8 @@ static bool add_row(const struct wf_loader *l, struct wf_cloud_batch *b, int64_t
     return ok;
 }
 
-void wf_loader_fill_points(const struct wf_loader *l, struct wf_loader_slot *slot)
+void wf_loader_fill_points(const struct wf_loader *l, struct wf_loader_slot *slot,
+                           struct wf_err *err)
 {
     const int64_t at = l->batch + slot->ticket;
     const int64_t epoch = l->epoch + at / l->batches, batch = at % l->batches;
@@ -166,9 +167,9 @@ void wf_loader_fill_points(const struct wf_loader *l, struct wf_loader_slot *slo
     bool ok = true;
     for (int64_t row = b->first; ok && row < l->options.row_end; row++) {
         const struct wf_loader_item item = wf_loader_item(l, epoch, batch, row);
-        ok = add_row(l, b, row, &item, &slot->err);
+        ok = add_row(l, b, row, &item, err);
     }
     b->row_points[b->rows] = b->n_points;
     if (ok && l->options.arrange)
-        (void)!l->options.arrange(l->options.user, b, &slot->err);
+        (void)!l->options.arrange(l->options.user, b, err);
 }

@@ -285,11 +285,11 @@ static bool read_image(struct wf_reader *reader, int64_t sample, const struct wf
                        float *image, struct wf_err *err)
 {
     const struct wf_entry *const e = &reader->ds->entries[sample];
-    if (!reader->ds->keep || e->grid[0][0] == 0)
+    if (!reader->ds->keep || e->blocks[0].at[0] == 0)
         return read_files(reader, e, window, image, err);
     const struct wf_keep_source source = { .table = 2 * sample,
                                            .extent = e->sample.extent,
-                                           .grid = e->grid[0],
+                                           .blocks = e->blocks[0],
                                            .each = e->sample.extent[WF_C],
                                            .read = read_block,
                                            .user = &(struct request){ reader, sample } };
@@ -421,12 +421,12 @@ static bool read_labels(struct wf_reader *reader, int64_t sample, const struct w
     }
     if (!e->sample.mask)
         return wf_err_set(err, WF_ERR_INPUT, "image '%s' has no mask", e->sample.image);
-    if (!ds->keep || e->grid[1][0] == 0)
+    if (!ds->keep || e->blocks[1].at[0] == 0)
         return read_mask(reader, sample, window, labels, err);
     const struct wf_keep_source source = { .table = 2 * sample + 1,
                                            .is_labels = true,
                                            .extent = e->sample.extent,
-                                           .grid = e->grid[1],
+                                           .blocks = e->blocks[1],
                                            .each = 1,
                                            .read = read_mask_block,
                                            .user = &(struct request){ reader, sample } };

@@ -4,6 +4,52 @@
 
 #include "base/memory.h"
 
+static const struct wf_trainer_part *part_of(const struct wf_trainer_options *o, int64_t batch)
+{
+    const bool rest = batch == wf_loader_batches(o->loader) - 1 && o->rest.run;
+    return rest ? &o->rest : &o->full;
+}
+
+/* Boxes of the smaller batch too, so that it is read ahead like the others. */
+static void announce(const struct wf_trainer_options *o)
+{
+    struct wf_err ignored = { 0 };
+    if (o->rest.run) {
+        const struct wf_view image = wf_run_view(o->rest.run, o->rest.network->image);
+        const struct wf_view target = wf_run_view(o->rest.run, o->rest.network->target);
+        wf_loader_announce_rest(o->loader, &image, &target);
+    }
+    int64_t epoch, batch;
+    wf_loader_where(o->loader, &epoch, &batch);
+    const struct wf_trainer_part *const part = part_of(o, batch);
+    if (part->points)
+        return;
+    const struct wf_view target = wf_run_view(part->run, part->network->target);
+    for (int k = 0; k <= o->n_targets; k++) {
+        struct wf_loader *const loader = k ? o->targets[k - 1] : o->loader;
+        const struct wf_view image = wf_run_view(part->run, part->network->images[k]);
+        if (loader)
+            (void)!wf_loader_begin(loader, &image, k ? NULL : &target, &ignored);
+    }
+}
+
+void wf_input_seek(const struct wf_trainer_options *o)
+{
+    const int64_t batches = wf_loader_batches(o->loader);
+    const bool ended = o->start.batch >= batches;
+    const int64_t epoch = o->start.epoch + ended, batch = ended ? 0 : o->start.batch;
+    wf_loader_seek(o->loader, epoch, batch);
+    /* How many batches there were before: each domain goes through its own samples in its own epochs. */
+    const int64_t before = epoch * batches + batch;
+    for (int k = 0; k < o->n_targets; k++) {
+        if (!o->targets[k])
+            continue;
+        const int64_t own = wf_loader_batches(o->targets[k]);
+        wf_loader_seek(o->targets[k], before / own, before % own);
+    }
+    announce(o);
+}
+
 void wf_input_init(struct wf_input *in, const struct wf_trainer_options *o)
 {
     *in = (struct wf_input){ .o = o, .batches = wf_loader_batches(o->loader) };
@@ -21,8 +67,7 @@ void wf_input_release(struct wf_input *in)
 
 const struct wf_trainer_part *wf_input_part(const struct wf_input *in, int64_t batch)
 {
-    const bool rest = batch == in->batches - 1 && in->o->rest.run;
-    return rest ? &in->o->rest : &in->o->full;
+    return part_of(in->o, batch);
 }
 
 /* A batch of points. Where it does not fit nothing is put in, and the ranks hear of it when they meet. */

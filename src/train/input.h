@@ -27,6 +27,10 @@ struct wf_input {
     struct wf_err filled_err;
 };
 
+/* Loaders stand where the run begins, and threads read ahead: called early, they do while the rest is prepared. What
+ * fails is told when a batch is loaded. */
+void wf_input_seek(const struct wf_trainer_options *o);
+
 void wf_input_init(struct wf_input *in, const struct wf_trainer_options *o);
 void wf_input_release(struct wf_input *in);
 /* The run that a batch is for: that of full ones, or of the epoch's rest. */

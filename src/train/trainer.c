@@ -531,21 +531,7 @@ static void begin(struct trainer *t)
         o->learner->scaler.scale = t->at.loss_scale;
         o->learner->scaler.streak = t->at.scale_streak;
     }
-    const bool ended = t->at.batch >= t->batches;
-    wf_loader_seek(o->loader, t->at.epoch + ended, ended ? 0 : t->at.batch);
-    /* How many batches there were before: each domain goes through its own samples in its own epochs. */
-    const int64_t before = (t->at.epoch + ended) * t->batches + (ended ? 0 : t->at.batch);
-    for (int k = 0; k < o->n_targets; k++) {
-        if (!o->targets[k])
-            continue;
-        const int64_t batches = wf_loader_batches(o->targets[k]);
-        wf_loader_seek(o->targets[k], before / batches, before % batches);
-    }
-    if (!o->rest.run)
-        return;
-    const struct wf_view image = wf_run_view(o->rest.run, o->rest.network->image);
-    const struct wf_view target = wf_run_view(o->rest.run, o->rest.network->target);
-    wf_loader_announce_rest(o->loader, &image, &target);
+    wf_input_seek(o);
 }
 
 bool wf_trainer_run(const struct wf_trainer_options *options, struct wf_trainer_result *result,

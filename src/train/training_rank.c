@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "train/foresight.h"
+#include "train/input.h"
 #include "train/pictures.h"
 #include "train/reduction.h"
 #include "train/stepper.h"
@@ -476,12 +477,11 @@ static bool leave_full(struct rank *r, const struct wf_trainer_result *result, s
     return true;
 }
 
-static bool train(struct rank *r, struct wf_err *err)
+static struct wf_trainer_options trainer_options(struct rank *r)
 {
     struct wf_training *const t = r->t;
     const struct wf_train_settings *const s = &t->settings.train;
-    struct wf_trainer_result result;
-    const struct wf_trainer_options options = {
+    return (struct wf_trainer_options){
         .comm = r->comm,
         .full = { &t->job->net, r->full.run, t->job->model->sparse ? &r->points : NULL },
         .rest = { &t->rest, r->rest_run, NULL },
@@ -507,6 +507,13 @@ static bool train(struct rank *r, struct wf_err *err)
         .user = t,
         .times = r->times,
     };
+}
+
+static bool train(struct rank *r, struct wf_err *err)
+{
+    struct wf_training *const t = r->t;
+    struct wf_trainer_result result;
+    const struct wf_trainer_options options = trainer_options(r);
     const bool ok = wf_trainer_run(&options, &result, err);
     if (ok && result.end == WF_END_FULL)
         return leave_full(r, &result, err);
@@ -547,8 +554,12 @@ static bool prepare(struct rank *r, struct wf_err *err)
 {
     r->times = wf_comm_rank(r->comm) == 0 ? &r->t->times : NULL;
     (void)wf_times_lap(r->times, WF_TIME_STARTUP);
-    const bool ok =
-        make_run(r, err) && make_rest(r, err) && make_loaders(r, err) && make_validators(r, err);
+    bool ok = make_run(r, err) && make_rest(r, err) && make_loaders(r, err);
+    if (ok) {
+        const struct wf_trainer_options options = trainer_options(r);
+        wf_input_seek(&options);
+        ok = make_validators(r, err);
+    }
     const double seconds = wf_times_lap(r->times, WF_TIME_STARTUP);
     if (r->times)
         r->times->kernels += seconds;
