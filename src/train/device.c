@@ -17,16 +17,21 @@ const struct wf_device *wf_settings_plan_device(const struct wf_settings *s, str
     return wf_settings_device(s, err);
 }
 
+static bool has_amx(void)
+{
+#ifdef WF_HAVE_DNNL
+    return wf_dnnl_has_amx();
+#else
+    return false;
+#endif
+}
+
 size_t wf_settings_library_bytes(const struct wf_settings *s, const struct wf_device *device)
 {
     if (!wf_device_is_host(device))
         return WF_HOST_GPU_BYTES;
-#ifdef WF_HAVE_DNNL
-    const bool tiles = s->train.precision == WF_PRECISION_BF16 && wf_dnnl_has_amx();
-    return tiles && device == &wf_device_cpu && !s->model->sparse ? WF_HOST_AMX_BYTES : 0;
-#else
-    return 0;
-#endif
+    const bool tiles = device == &wf_device_cpu && s->train.precision == WF_PRECISION_BF16;
+    return tiles && !s->model->sparse && has_amx() ? WF_HOST_AMX_BYTES : 0;
 }
 
 static const struct wf_device *find_device(const char *name)
