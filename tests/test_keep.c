@@ -164,7 +164,8 @@ static void blocks_passed_on_the_way__are_kept(void **state)
     assert_true(moved[0] >= (uint64_t)count); /* noise is not packed */
     assert_int_equal(moved[1], 0);
     for (int c = 0; c < 3; c++) {
-        assert_true(pixels[0][c] == (float)drawn((uint64_t)(TALL - 1) * ROW * 3 + (uint64_t)c, 256));
+        assert_true(pixels[0][c] ==
+                    (float)drawn((uint64_t)(TALL - 1) * ROW * 3 + (uint64_t)c, 256));
         assert_true(pixels[1][c] == (float)drawn((uint64_t)c, 256));
     }
     wf_dataset_free(ds);

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cores.h"
 #include "base/memory.h"
 #include "config/options_settings.h"
 #include "net/net_model.h"
@@ -128,8 +129,7 @@ bool wf_device_get(int index, struct wf_device_info *info)
     info->free_bytes = (size_t)sysconf(_SC_AVPHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
     if (index < 2)
         (void)snprintf(info->about, sizeof info->about,
-                       index ? "every operator's slow, right kernel" : "%d cores",
-                       wf_settings_cores());
+                       index ? "every operator's slow, right kernel" : "%d cores", wf_cores());
 #ifdef WF_HAVE_CUDA
     if (index >= 2) {
         info->index = index - 2;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/file.h"
 #include "cli/check.h"
 #include "cli/progress.h"
@@ -158,7 +159,7 @@ bool wf_check_calibrate(struct wf_cli *cli, struct wf_err *err)
         return false;
     const char *const given = wf_cli_flag(cli, "out");
     const char *const path =
-        given ? given : wf_machine_path(&cli->arena, &settings, device, wf_settings_cores());
+        given ? given : wf_machine_path(&cli->arena, &settings, device, wf_cores());
     if (!path)
         return wf_err_set(err, WF_ERR_USAGE,
                           "run.cache is empty, so there is no place for figures: give --out FILE");

@@ -12,6 +12,7 @@
 #include <oneapi/dnnl/dnnl.h>
 #endif
 
+#include "base/cores.h"
 #include "cli/check.h"
 #include "cli/cli.h"
 #include "cli/text.h"
@@ -118,7 +119,7 @@ static void add_devices(struct facts *f)
 {
     struct wf_arena *const arena = f->arena;
     add(f, "device", "cpu", true,
-        wf_arena_printf(arena, "%d cores, %s, %s", wf_settings_cores(),
+        wf_arena_printf(arena, "%d cores, %s, %s", wf_cores(),
                         wf_text_bytes(arena, wf_machine_bytes()), cpu_features(arena)));
     add(f, "device", "reference", true, "every operator's slow, right kernel");
     add_gpus(f);
@@ -239,7 +240,7 @@ static bool print_json(struct wf_cli *cli, const struct facts *f, struct wf_err 
 {
     cJSON *const all = cJSON_CreateObject();
     cJSON_AddStringToObject(all, "version", WF_VERSION_STRING);
-    cJSON_AddNumberToObject(all, "cores", wf_settings_cores());
+    cJSON_AddNumberToObject(all, "cores", wf_cores());
     for (int i = 0; i < f->count; i++) {
         cJSON *topic = cJSON_GetObjectItemCaseSensitive(all, f->at[i].topic);
         if (!topic)

@@ -65,9 +65,10 @@ static int64_t tally_get(const struct tally *t, int64_t key)
 
 /* --- looking --- */
 
+/* What a thread has seen. */
 struct scan {
-    struct wf_dataset *ds;
     struct wf_reader *reader;
+    int64_t pixels;
     struct tally values, colors;
     bool in_color, palettes_differ, lossy;
     bool known[WF_RASTER_COLORS]; /* palette entries that were met ... */
@@ -102,7 +103,7 @@ static void count_run(struct scan *s, const struct wf_raster_info *info, int cha
                       const int32_t *raw, int64_t count)
 {
     if (raw[0] == WF_LABEL_VOID) {
-        s->ds->info.scanned -= count;
+        s->pixels -= count;
         return;
     }
     if (channels == 3) {
@@ -150,36 +151,88 @@ static bool scan_window(struct scan *s, int64_t sample, const struct wf_region *
         end = run_end(raw, channels, from, count);
         count_run(s, info, channels, raw + from * channels, end - from);
     }
-    s->ds->info.scanned += count;
+    s->pixels += count;
     return true;
 }
 
 typedef bool look_fn(struct scan *s, int64_t sample, const struct wf_region *window,
                      struct wf_err *err);
 
+struct scans {
+    struct wf_dataset *ds;
+    struct scan *of_thread;
+    look_fn *look;
+    int64_t step, budget; /* between masks; pixels of one */
+    bool *covers;         /* per mask: all of it was seen */
+    struct wf_err *errs;
+};
+
+static void scan_mask(void *user, int thread, struct wf_reader *reader, int64_t i)
+{
+    const struct scans *const all = user;
+    const int64_t sample = i * all->step;
+    const struct wf_data_sample *const s = &all->ds->entries[sample].sample;
+    all->covers[i] = true;
+    if (s->problem || !s->mask)
+        return;
+    const struct wf_spread spread =
+        wf_spread(wf_dataset_extent(all->ds, sample), all->budget, WF_DATA_PIECE);
+    struct scan *const mine = &all->of_thread[thread];
+    mine->reader = reader;
+    all->covers[i] = spread.covers;
+    bool ok = true;
+    for (int64_t k = 0; ok && k < spread.count; k++) {
+        const struct wf_region window = wf_spread_at(&spread, k);
+        ok = all->look(mine, sample, &window, &all->errs[i]);
+    }
+}
+
 /* Large datasets and large images are scanned in a spread of windows. */
-static void scan_masks(struct scan *s, look_fn *look)
+static void scan_masks(struct scans *all, look_fn *look)
 {
     enum { MASKS = 4096 };
-    struct wf_dataset *const ds = s->ds;
-    const int64_t step = wf_ceil_div(ds->info.samples, MASKS);
+    struct wf_dataset *const ds = all->ds;
+    all->step = wf_ceil_div(ds->info.samples, MASKS);
+    const int64_t n = wf_ceil_div(ds->info.samples, all->step);
     const int64_t share = WF_DATA_SCAN / wf_min(ds->info.samples, MASKS);
-    const int64_t budget = wf_max(share, (int64_t)WF_DATA_WINDOW * WF_DATA_WINDOW);
-    ds->info.scanned_all = step == 1;
-    for (int64_t i = 0; i < ds->info.samples; i += step) {
-        struct wf_entry *const e = &ds->entries[i];
-        if (e->sample.problem || !e->sample.mask)
+    all->budget = wf_max(share, (int64_t)WF_DATA_WINDOW * WF_DATA_WINDOW);
+    all->look = look;
+    all->covers = wf_take_zeroed((size_t)n, sizeof *all->covers);
+    all->errs = wf_take_zeroed((size_t)n, sizeof *all->errs);
+    wf_each(ds, n, scan_mask, all);
+    ds->info.scanned_all = all->step == 1;
+    for (int64_t i = 0; i < n; i++) {
+        ds->info.scanned_all = ds->info.scanned_all && all->covers[i];
+        if (all->errs[i].code)
+            wf_dataset_problem(ds, &ds->entries[i * all->step], "%s", all->errs[i].text);
+    }
+    free(all->covers);
+    free(all->errs);
+}
+
+static void tally_join(struct tally *to, const struct tally *from)
+{
+    for (size_t i = 0; from->distinct > 0 && i < TABLE; i++)
+        if (from->counts[i])
+            tally_add(to, from->keys[i], from->counts[i]);
+    to->overflow = to->overflow || from->overflow;
+}
+
+static void scan_join(struct scan *to, const struct scan *from)
+{
+    tally_join(&to->values, &from->values);
+    tally_join(&to->colors, &from->colors);
+    to->pixels += from->pixels;
+    to->in_color = to->in_color || from->in_color;
+    to->lossy = to->lossy || from->lossy;
+    to->palettes_differ = to->palettes_differ || from->palettes_differ;
+    for (int i = 0; i < WF_RASTER_COLORS; i++) {
+        if (!from->known[i])
             continue;
-        const struct wf_spread spread = wf_spread(wf_dataset_extent(ds, i), budget, WF_DATA_PIECE);
-        ds->info.scanned_all = ds->info.scanned_all && spread.covers;
-        struct wf_err err = { 0 };
-        bool ok = true;
-        for (int64_t k = 0; ok && k < spread.count; k++) {
-            const struct wf_region window = wf_spread_at(&spread, k);
-            ok = look(s, i, &window, &err);
-        }
-        if (!ok)
-            wf_dataset_problem(ds, e, "%s", err.text);
+        if (to->known[i] && to->palette[i] != from->palette[i])
+            to->palettes_differ = true;
+        to->known[i] = true;
+        to->palette[i] = from->palette[i];
     }
 }
 
@@ -203,9 +256,8 @@ static int64_t *keys_of(const struct tally *t)
     return keys;
 }
 
-static void decide_colors(struct scan *s)
+static void decide_colors(struct wf_dataset *ds, const struct scan *s)
 {
-    struct wf_dataset *const ds = s->ds;
     const int64_t found = s->colors.distinct;
     ds->info.codes = WF_CODES_COLORS;
     if (found > WF_DATA_CLASSES || s->colors.overflow) {
@@ -228,9 +280,8 @@ static void decide_colors(struct scan *s)
     free(keys);
 }
 
-static void decide_values(struct scan *s)
+static void decide_values(struct wf_dataset *ds, const struct scan *s)
 {
-    struct wf_dataset *const ds = s->ds;
     int64_t *const keys = keys_of(&s->values);
     const int64_t found = s->values.distinct;
     const int64_t largest = found ? keys[found - 1] : 0;
@@ -268,9 +319,8 @@ static void decide_values(struct scan *s)
 }
 
 /* classes.txt has said what is what: only count. */
-static void count_coded(struct scan *s)
+static void count_coded(struct wf_dataset *ds, const struct scan *s)
 {
-    struct wf_dataset *const ds = s->ds;
     const struct tally *const t = ds->info.codes == WF_CODES_COLORS ? &s->colors : &s->values;
     ds->info.n_classes = ds->named;
     ds->info.other = ds->info.scanned;
@@ -301,23 +351,32 @@ static bool read_window(struct scan *s, int64_t sample, const struct wf_region *
 
 static void find_in_masks(struct wf_dataset *ds)
 {
-    struct scan s = { .ds = ds, .reader = wf_reader_new(ds) };
-    tally_init(&s.values);
-    tally_init(&s.colors);
-    scan_masks(&s, scan_window);
+    const int threads = wf_each_threads(ds->info.samples);
+    struct scans all = { .ds = ds };
+    struct scan *const s = all.of_thread = wf_take_zeroed((size_t)threads, sizeof *all.of_thread);
+    for (int t = 0; t < threads; t++) {
+        tally_init(&s[t].values);
+        tally_init(&s[t].colors);
+    }
+    scan_masks(&all, scan_window);
+    for (int t = 1; t < threads; t++)
+        scan_join(&s[0], &s[t]);
+    ds->info.scanned += s->pixels;
     if (ds->coded) {
-        count_coded(&s);
+        count_coded(ds, s);
         if (ds->info.other > 0)
-            scan_masks(&s, read_window);
-    } else if (s.in_color || s.palettes_differ)
-        decide_colors(&s);
+            scan_masks(&all, read_window);
+    } else if (s->in_color || s->palettes_differ)
+        decide_colors(ds, s);
     else
-        decide_values(&s);
-    if (s.lossy)
+        decide_values(ds, s);
+    if (s->lossy)
         wf_dataset_note(ds, "masks are JPEG files, which blur labels: store them as PNG");
-    tally_release(&s.values);
-    tally_release(&s.colors);
-    wf_reader_free(s.reader);
+    for (int t = 0; t < threads; t++) {
+        tally_release(&s[t].values);
+        tally_release(&s[t].colors);
+    }
+    free(s);
 }
 
 static void count_images(struct wf_dataset *ds)

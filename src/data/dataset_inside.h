@@ -40,7 +40,8 @@ struct wf_align {
 /* The blocks in which a decoded file is kept: extents along D, H and W; 0: it is not. */
 struct wf_blocks {
     int64_t at[3];
-    bool in_order; /* the file is read from the top: all blocks in front of one are decoded for it */
+    bool
+        in_order; /* the file is read from the top: all blocks in front of one are decoded for it */
 };
 
 struct wf_entry {
@@ -52,8 +53,8 @@ struct wf_entry {
     const struct wf_align *align; /* NULL: the mask has the image's pixels */
     struct wf_nodata nodata;
     struct wf_blocks blocks[2]; /* that are kept in memory, of image and mask */
-    const void *pixels; /* of arrays, and of records that were unpacked */
-    const void *labels; /* of arrays; NULL: none for each pixel */
+    const void *pixels;         /* of arrays, and of records that were unpacked */
+    const void *labels;         /* of arrays; NULL: none for each pixel */
 };
 
 struct wf_dataset_layout_kind {
@@ -107,13 +108,20 @@ struct wf_keep_source {
     bool is_labels;        /* int32_t, otherwise float */
     const int64_t *extent; /* WF_AXES, of which D, H and W count */
     struct wf_blocks blocks;
-    int64_t each;          /* numbers of a pixel */
+    int64_t each; /* numbers of a pixel */
     /* Reads a window of it: dense, four bytes a number. */
     bool (*read)(void *user, const struct wf_region *window, void *dst, struct wf_err *err);
     void *user;
 };
 [[nodiscard]] bool wf_keep_read(struct wf_keep *keep, const struct wf_keep_source *source,
                                 const struct wf_region *window, void *dst, struct wf_err *err);
+
+/* --- many samples at once (each.c) --- */
+/* Calls `look` for each i below n, from several threads with a reader each, in any order; `thread` is below
+ * wf_each_threads(). */
+typedef void wf_each_fn(void *user, int thread, struct wf_reader *reader, int64_t i);
+void wf_each(const struct wf_dataset *ds, int64_t n, wf_each_fn *look, void *user);
+int wf_each_threads(int64_t n);
 
 /* --- arrays instead of files (layout_memory.c) --- */
 [[nodiscard]] bool wf_memory_list(struct wf_dataset *ds, struct wf_err *err);

@@ -404,8 +404,8 @@ void wf_loader_announce_rest(struct wf_loader *l, const struct wf_view *image,
     l->boxes[1] = boxes;
 }
 
-bool wf_loader_begin(struct wf_loader *l, const struct wf_view *image,
-                     const struct wf_view *target, struct wf_err *err)
+bool wf_loader_begin(struct wf_loader *l, const struct wf_view *image, const struct wf_view *target,
+                     struct wf_err *err)
 {
     struct wf_loader_boxes boxes = { wanted(image), wanted(target) };
     const enum wf_labels labels = wf_dataset_info(l->ds)->labels;

@@ -14,9 +14,10 @@ struct moments {
 };
 
 /* Means first, then squares around them: large offsets (16-bit images) cost no digits. */
-static void add_window(struct moments *m, const float *pixels, int64_t all_pixels, int channels)
+static struct moments moments_of(const float *pixels, int64_t all_pixels, int channels)
 {
-    double sum = 0, squares = 0;
+    struct moments m = { 0 };
+    double sum = 0;
     int64_t count = 0;
     for (int64_t i = 0; i < all_pixels; i++)
         if (!isnan(pixels[i * channels])) {
@@ -24,35 +25,61 @@ static void add_window(struct moments *m, const float *pixels, int64_t all_pixel
             count++;
         }
     if (count == 0)
-        return;
-    const double mean = sum / (double)count;
+        return m;
+    m.count = (double)count;
+    m.mean = sum / m.count;
     for (int64_t i = 0; i < all_pixels; i++)
         if (!isnan(pixels[i * channels])) {
-            const double d = (double)pixels[i * channels] - mean;
-            squares += d * d;
+            const double d = (double)pixels[i * channels] - m.mean;
+            m.m2 += d * d;
         }
-    const double all = m->count + (double)count, apart = mean - m->mean;
-    m->m2 += squares + apart * apart * m->count * (double)count / all;
-    m->mean += apart * (double)count / all;
+    return m;
+}
+
+static void join(struct moments *m, const struct moments *more)
+{
+    if (more->count == 0)
+        return;
+    const double all = m->count + more->count, apart = more->mean - m->mean;
+    m->m2 += more->m2 + apart * apart * m->count * more->count / all;
+    m->mean += apart * more->count / all;
     m->count = all;
 }
 
-static bool add_sample(struct wf_reader *reader, const struct wf_dataset *ds, int64_t sample,
-                       int64_t budget, struct moments *m, float *pixels, struct wf_err *err)
+/* Samples, and of each the moments of its windows, channel by channel: joined in their order, whichever thread was done
+ * first. */
+struct measure {
+    const struct wf_dataset *ds;
+    const int64_t *samples;
+    int64_t count, used, budget;
+    uint64_t seed;
+    float **pixels; /* per thread */
+    struct windows {
+        struct moments *m;
+        int64_t count;
+        struct wf_err err;
+    } * of;
+};
+
+static void measure_sample(void *user, int thread, struct wf_reader *reader, int64_t i)
 {
-    const int channels = wf_dataset_info(ds)->channels;
-    const struct wf_spread spread =
-        wf_spread(wf_dataset_extent(ds, sample), budget, WF_DATA_PIECE / channels);
+    const struct measure *const all = user;
+    const int channels = wf_dataset_info(all->ds)->channels;
+    const int64_t at = all->used < all->count ? wf_sampler_order(all->seed, -1, all->count, i) : i;
+    const struct wf_spread spread = wf_spread(wf_dataset_extent(all->ds, all->samples[at]),
+                                              all->budget, WF_DATA_PIECE / channels);
+    struct windows *const w = &all->of[i];
+    float **const pixels = &all->pixels[thread];
+    if (!*pixels)
+        *pixels = wf_take((size_t)WF_DATA_PIECE * sizeof **pixels);
+    w->m = wf_take_zeroed((size_t)(spread.count * channels), sizeof *w->m);
     for (int64_t k = 0; k < spread.count; k++) {
-        const struct wf_region w = wf_spread_at(&spread, k);
-        const int64_t count =
-            wf_region_extent(w, WF_D) * wf_region_extent(w, WF_H) * wf_region_extent(w, WF_W);
-        if (!wf_reader_read(reader, sample, &w, pixels, NULL, err))
-            return false;
+        const struct wf_region r = wf_spread_at(&spread, k);
+        if (!wf_reader_read(reader, all->samples[at], &r, *pixels, NULL, &w->err))
+            return;
         for (int c = 0; c < channels; c++)
-            add_window(&m[c], pixels + c, count, channels);
+            w->m[w->count++] = moments_of(*pixels + c, wf_window_pixels(&r), channels);
     }
-    return true;
 }
 
 bool wf_normal_measure(const struct wf_dataset *ds, const int64_t samples[], int64_t count,
@@ -69,23 +96,32 @@ bool wf_normal_measure(const struct wf_dataset *ds, const int64_t samples[], int
     }
     if (wf_dataset_info(ds)->is_cloud)
         return wf_clouds_measure(ds, samples, count, seed, normal, err);
-    struct moments *const m = wf_take_zeroed(WF_DATA_CHANNELS, sizeof *m);
-    float *const pixels = wf_take((size_t)WF_DATA_PIECE * sizeof *pixels);
-    struct wf_reader *const reader = wf_reader_new(ds);
+    struct measure all = {
+        .ds = ds, .samples = samples, .count = count, .used = used, .seed = seed
+    };
+    all.budget = wf_max(PIXELS / used / channels, (int64_t)WF_DATA_WINDOW * WF_DATA_WINDOW);
+    const int threads = wf_each_threads(used);
+    all.pixels = wf_take_zeroed((size_t)threads, sizeof *all.pixels);
+    all.of = wf_take_zeroed((size_t)used, sizeof *all.of);
+    wf_each(ds, used, measure_sample, &all);
+    struct moments m[WF_DATA_CHANNELS] = { 0 };
     bool ok = true;
-    const int64_t budget =
-        wf_max(PIXELS / used / channels, (int64_t)WF_DATA_WINDOW * WF_DATA_WINDOW);
-    for (int64_t i = 0; ok && i < used; i++) {
-        const int64_t at = used < count ? wf_sampler_order(seed, -1, count, i) : i;
-        ok = add_sample(reader, ds, samples[at], budget, m, pixels, err);
+    for (int64_t i = 0; i < used; i++) {
+        const struct windows *const w = &all.of[i];
+        for (int64_t k = 0; k < w->count; k++)
+            join(&m[k % channels], &w->m[k]);
+        if (ok && w->err.code)
+            ok = wf_err_set(err, w->err.code, "%s", w->err.text);
+        free(w->m);
     }
     for (int c = 0; ok && c < channels; c++) {
         const double std = m[c].count > 0 ? sqrt(m[c].m2 / m[c].count) : 0;
         normal->mean[c] = m[c].mean;
         normal->std[c] = std > 1e-12 * (1 + fabs(m[c].mean)) ? std : 1;
     }
-    wf_reader_free(reader);
-    free(pixels);
-    free(m);
+    for (int t = 0; t < threads; t++)
+        free(all.pixels[t]);
+    free(all.pixels);
+    free(all.of);
     return ok;
 }

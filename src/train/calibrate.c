@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/median.h"
 #include "base/memory.h"
 #include "models/blocks.h"
@@ -407,7 +408,7 @@ struct wf_figures *wf_calibrate(const struct wf_calibrate *c, bool *is_whole, st
     struct wf_arena arena = { 0 };
     const double peak[3] = { device->cost.flops_per_second, device->cost.bytes_per_second, 1e-6 };
     const bool host = wf_device_is_host(device);
-    const int cores = host ? wf_settings_cores() : 1;
+    const int cores = host ? wf_cores() : 1;
     s->ask = c;
     s->start = s->kept = wf_now();
     s->figures = wf_figures_new(device->name, wf_machine_about(&arena, device, cores), peak);

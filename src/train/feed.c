@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cores.h"
 #include "base/units.h"
 #include "data/augment.h"
 #include "data/clouds.h"
@@ -126,7 +127,7 @@ static int read_ahead(const struct wf_settings *s)
     enum { MOST = 8 };
     if (s->data.threads >= 0)
         return s->data.threads;
-    return is_on_host(s) ? 1 : (int)wf_max(1, wf_min(MOST, wf_settings_cores() - 1));
+    return is_on_host(s) ? 1 : (int)wf_max(1, wf_min(MOST, wf_cores() - 1));
 }
 
 static struct wf_loader_options base_options(const struct wf_feed *feed, enum wf_part part)

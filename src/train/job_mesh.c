@@ -1,6 +1,7 @@
 /* The mesh of a job: what was given, or what the cost model chooses for so many ranks. */
 #include <inttypes.h>
 
+#include "base/cores.h"
 #include "base/units.h"
 #include "train/choose.h"
 #include "train/device.h"
@@ -216,7 +217,7 @@ bool wf_job_find_mesh(struct wf_job *job, struct wf_err *err)
         find_threads(job);
         return check_data_ranks(job, err) && check_stages(job, err) && check_domains(job, err);
     }
-    job->ranks = ranks ? ranks : s->choose ? wf_settings_cores() : 1;
+    job->ranks = ranks ? ranks : s->choose ? wf_cores() : 1;
     find_threads(job);
     job->mesh = wf_mesh_one();
     if (job->model && job->model->sparse)

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/cores.h"
 #include "train/settings.h"
 
 static void watch_rank(struct wf_launch *l, int rank, const struct wf_watchdog_options *watch)
@@ -44,7 +45,7 @@ void wf_launch_end(struct wf_launch *l)
 
 int wf_launch_cores(const struct wf_launch *l)
 {
-    return l->world ? wf_comm_local_cores(l->world) : wf_settings_cores();
+    return l->world ? wf_comm_local_cores(l->world) : wf_cores();
 }
 
 bool wf_launch_agree(const struct wf_launch *l, bool ok, struct wf_err *err)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/cores.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "device/choices.h"
@@ -155,7 +156,7 @@ struct wf_figures *wf_machine_older(const char *path, const struct wf_device *de
 {
     struct wf_arena arena = { 0 };
     struct wf_err ignored = { 0 };
-    const char *const about = wf_machine_about(&arena, device, wf_settings_cores());
+    const char *const about = wf_machine_about(&arena, device, wf_cores());
     char *const own = read_text(path);
     const char *const text = own ? own : shipped ? shipped_for(device, about) : NULL;
     struct wf_figures *figures = text ? wf_figures_parse(text, path, &ignored) : NULL;

@@ -1,8 +1,9 @@
 #include "train/settings.h"
 
 #include <inttypes.h>
-#include <sched.h>
 #include <stdlib.h>
+
+#include "base/cores.h"
 
 const char *const wf_precision_names[] = { "f32", "bf16", "f16", "tf32", NULL };
 const char *const wf_overlap_names[] = { "auto", "never", "always", NULL };
@@ -37,14 +38,6 @@ int64_t wf_settings_batch(const struct wf_settings *s)
     return s->train.batch * (s->train.batch_is_per_rank ? s->mesh.mesh.at[WF_MESH_DATA] : 1);
 }
 
-int wf_settings_cores(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
-        return CPU_COUNT(&set);
-    return 1;
-}
-
 int wf_settings_threads(const struct wf_settings *s, int cores, int ranks)
 {
     if (s->threads > 0)
@@ -53,7 +46,7 @@ int wf_settings_threads(const struct wf_settings *s, int cores, int ranks)
     const long threads = given ? strtol(given, NULL, 10) : 0;
     if (threads > 0 && threads <= MOST_THREADS)
         return (int)threads;
-    return (int)wf_max(wf_min(cores / ranks, wf_settings_cores()), 1);
+    return (int)wf_max(wf_min(cores / ranks, wf_cores()), 1);
 }
 
 struct wf_shape wf_extents_shape(int count, const int64_t size[])

@@ -147,8 +147,6 @@ struct wf_settings {
                                       struct wf_model_config *config, struct wf_err *err);
 /* Samples of a batch over all ranks. */
 int64_t wf_settings_batch(const struct wf_settings *s);
-/* Cores that this process may use. */
-int wf_settings_cores(void);
 /* OpenMP threads of each of so many ranks that share so many cores: run.threads, OMP_NUM_THREADS, or cores / ranks, of
  * those that this process may use. */
 int wf_settings_threads(const struct wf_settings *s, int cores, int ranks);

@@ -15,6 +15,7 @@
 #include <omp.h>
 #endif
 
+#include "base/cores.h"
 #include "base/random.h"
 #include "ops/op.h"
 #include "tensor/border.h"
@@ -113,7 +114,7 @@ bool wf_verify_nudge(const struct wf_stepper *stepper, struct wf_nudge nudge, st
 /* The others wait, so the whole step may have their cores. */
 static int whole_threads(const struct wf_job *job)
 {
-    return wf_settings_threads(&job->settings, wf_settings_cores(), 1);
+    return wf_settings_threads(&job->settings, wf_cores(), 1);
 }
 
 bool wf_verify_whole(const struct wf_verify *v, struct wf_comm *self, struct wf_nudge bits,
