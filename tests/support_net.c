@@ -5,14 +5,8 @@
 #include "ops/build.h"
 #include "plan/mesh.h"
 
-bool support_net_init(struct support_net *n, struct wf_comm *comm, const char *mesh_text,
-                      bool training, struct wf_err *err)
-{
-    return support_net_init_on(n, NULL, comm, mesh_text, training, err);
-}
-
-bool support_net_init_on(struct support_net *n, struct wf_context *context, struct wf_comm *comm,
-                         const char *mesh_text, bool training, struct wf_err *err)
+static bool init(struct support_net *n, struct wf_context *context, struct wf_comm *comm,
+                 const char *mesh_text, bool training, const char *frozen, struct wf_err *err)
 {
     *n = (struct support_net){ 0 };
     struct wf_mesh mesh;
@@ -28,6 +22,8 @@ bool support_net_init_on(struct support_net *n, struct wf_context *context, stru
     if (!wf_graph_ok(n->g, err))
         return false;
     wf_graph_output(n->g, loss);
+    if (frozen)
+        wf_graph_freeze(n->g, frozen);
     if (training && !wf_graph_grad(n->g, loss, NULL, 0, NULL, NULL, err))
         return false;
     const struct wf_plan_options options = { .device =
@@ -41,6 +37,24 @@ bool support_net_init_on(struct support_net *n, struct wf_context *context, stru
     n->optim = wf_optim_new(&rule, n->run, err);
     wf_run_init_weights(n->run, 1);
     return n->optim != NULL;
+}
+
+bool support_net_init(struct support_net *n, struct wf_comm *comm, const char *mesh_text,
+                      bool training, struct wf_err *err)
+{
+    return init(n, NULL, comm, mesh_text, training, NULL, err);
+}
+
+bool support_net_init_on(struct support_net *n, struct wf_context *context, struct wf_comm *comm,
+                         const char *mesh_text, bool training, struct wf_err *err)
+{
+    return init(n, context, comm, mesh_text, training, NULL, err);
+}
+
+bool support_net_init_frozen(struct support_net *n, struct wf_comm *comm, const char *mesh_text,
+                             const char *frozen, struct wf_err *err)
+{
+    return init(n, NULL, comm, mesh_text, true, frozen, err);
 }
 
 void support_net_release(struct support_net *n)

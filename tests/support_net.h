@@ -14,6 +14,10 @@ struct support_net {
 /* Collective. */
 [[nodiscard]] bool support_net_init(struct support_net *n, struct wf_comm *comm,
                                     const char *mesh_text, bool training, struct wf_err *err);
+/* For training, with the weights frozen whose names begin so; NULL: none. */
+[[nodiscard]] bool support_net_init_frozen(struct support_net *n, struct wf_comm *comm,
+                                           const char *mesh_text, const char *frozen,
+                                           struct wf_err *err);
 /* The same on the device of `context`; NULL: the reference device. */
 [[nodiscard]] bool support_net_init_on(struct support_net *n, struct wf_context *context,
                                        struct wf_comm *comm, const char *mesh_text, bool training,

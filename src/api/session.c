@@ -223,7 +223,7 @@ static bool answer_plan(struct question *q, struct wf_job *job, struct wf_err *e
     for (int i = 0; i < all->n_ranks; i++) {
         const struct wf_rank_figures *const r = &all->ranks[i];
         const size_t bytes =
-            r->arena_bytes + r->weight_bytes + wf_job_optim_bytes(job, r->param_count);
+            r->arena_bytes + r->weight_bytes + wf_job_optim_bytes(job, r->trained_count);
         info->bytes = bytes > info->bytes ? bytes : info->bytes;
         info->messages += micro * r->messages;
         info->fetched += (size_t)micro * r->fetch_bytes;

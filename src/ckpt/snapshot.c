@@ -28,7 +28,7 @@ size_t wf_snapshot_bytes(const struct wf_graph *g, int optim_states)
         const struct wf_value *const v = g->values[i];
         const size_t each = (size_t)wf_shape_count(v->shape) * sizeof(float);
         if (v->kind == WF_PARAM)
-            bytes += each * (1 + (size_t)optim_states);
+            bytes += each * (1 + (v->frozen ? 0 : (size_t)optim_states));
         else if (v->kind == WF_STATE)
             bytes += each;
     }

@@ -16,7 +16,7 @@ static float *weight_of(const struct wf_run *run, const struct wf_value *v)
 
 const char *wf_tensor_name(struct wf_arena *arena, const struct wf_value *v, int pass)
 {
-    if (v->kind != (pass == 1 ? WF_STATE : WF_PARAM))
+    if (v->kind != (pass == 1 ? WF_STATE : WF_PARAM) || (pass > 1 && v->frozen))
         return NULL;
     return pass < 2 ? wf_arena_printf(arena, pass ? "state.%s" : "param.%s", v->name)
                     : wf_arena_printf(arena, "optim.%d.%s", pass - 2, v->name);

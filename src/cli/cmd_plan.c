@@ -75,7 +75,7 @@ static bool look_init(struct look *look, struct wf_err *err)
 
 static size_t param_bytes(const struct wf_job *job, const struct wf_rank_figures *r)
 {
-    return r->weight_bytes + wf_job_optim_bytes(job, r->param_count);
+    return r->weight_bytes + wf_job_optim_bytes(job, r->trained_count);
 }
 
 /* Of rank 0, while it trains: for a copy of what a checkpoint holds. */

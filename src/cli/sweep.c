@@ -72,7 +72,7 @@ static bool fill_point(const struct sweep *s, struct wf_job *job, struct wf_swee
     for (int i = 0; i < all->n_ranks; i++) {
         const struct wf_rank_figures *const r = &all->ranks[i];
         const double bytes =
-            (double)(r->arena_bytes + r->weight_bytes + wf_job_optim_bytes(job, r->param_count));
+            (double)(r->arena_bytes + r->weight_bytes + wf_job_optim_bytes(job, r->trained_count));
         p->bytes = fmax(p->bytes, bytes);
         p->all_bytes += bytes;
         p->seconds = fmax(p->seconds, r->seconds);

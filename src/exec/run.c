@@ -394,6 +394,11 @@ size_t wf_run_param_count(const struct wf_run *run)
     return run->plan->store_bytes[WF_STORE_PARAM] / sizeof(float);
 }
 
+size_t wf_run_trained_count(const struct wf_run *run)
+{
+    return run->plan->trained_count;
+}
+
 float *wf_run_states(struct wf_run *run)
 {
     run->owner->fixed_of = NULL;

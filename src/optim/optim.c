@@ -176,7 +176,7 @@ struct wf_optim *wf_optim_new(const struct wf_optim_options *options, const stru
         n++;
     }
     struct wf_optim *const o = wf_optim_new_flat(options, wf_run_device(run), wf_run_context(run),
-                                                 wf_run_param_count(run), n, tensors, err);
+                                                 wf_run_trained_count(run), n, tensors, err);
     if (o && !all)
         o->counted = prepare(o, n_counted, counted);
     wf_arena_release(&arena);

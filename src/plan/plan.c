@@ -136,30 +136,36 @@ static size_t weight_room(const struct wf_value *v)
     return ((size_t)wf_shape_count(v->shape) + 15) / 16 * 16;
 }
 
-size_t wf_plan_weight_count(const struct wf_graph *g)
+size_t wf_plan_trained_count(const struct wf_graph *g)
 {
     size_t count = 0;
-    for (size_t i = 0; i < g->n_values; i++)
-        count += g->values[i]->kind == WF_PARAM ? weight_room(g->values[i]) : 0;
+    for (size_t i = 0; i < g->n_values; i++) {
+        const struct wf_value *const v = g->values[i];
+        count += v->kind == WF_PARAM && !v->frozen ? weight_room(v) : 0;
+    }
     return count;
 }
 
-/* Those that the rank holds. */
+/* Those that the rank holds, frozen ones behind all others. */
 static void lay_weights(struct wf_plan *plan, const struct wf_graph *g)
 {
     const struct wf_layout *const l = &plan->global->geometry.layout;
     size_t *const bytes = plan->store_bytes;
-    for (int i = 0; i < l->n_weights; i++) {
-        const struct wf_value *const v = g->values[l->weights[i]];
-        if (!wf_layout_value_tiling(l, v, plan->rank))
-            continue;
-        size_t *const end = &bytes[v->kind == WF_PARAM ? WF_STORE_PARAM : WF_STORE_STATE];
-        plan->param_at[v->id] = *end / sizeof(float);
-        *end += weight_room(v) * sizeof(float);
+    for (int frozen = 0; frozen < 2; frozen++) {
+        for (int i = 0; i < l->n_weights; i++) {
+            const struct wf_value *const v = g->values[l->weights[i]];
+            if (v->frozen != frozen || !wf_layout_value_tiling(l, v, plan->rank))
+                continue;
+            size_t *const end = &bytes[v->kind == WF_PARAM ? WF_STORE_PARAM : WF_STORE_STATE];
+            plan->param_at[v->id] = *end / sizeof(float);
+            *end += weight_room(v) * sizeof(float);
+        }
+        if (!frozen)
+            plan->trained_count = bytes[WF_STORE_PARAM] / sizeof(float);
     }
     for (size_t i = 0; i < g->n_nodes; i++)
         if (g->nodes[i]->backward)
-            bytes[WF_STORE_GRAD] = bytes[WF_STORE_PARAM];
+            bytes[WF_STORE_GRAD] = plan->trained_count * sizeof(float);
 }
 
 static void note_values(const struct wf_planner *p)

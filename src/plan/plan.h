@@ -110,8 +110,8 @@ struct wf_global_plan {
  * values: the optimiser runs over them in one sweep. */
 enum wf_store {
     WF_STORE_ARENA,
-    WF_STORE_PARAM,
-    WF_STORE_GRAD, /* the same offsets as WF_STORE_PARAM */
+    WF_STORE_PARAM, /* frozen ones behind those that are trained */
+    WF_STORE_GRAD,  /* of those that are trained, with the offsets of WF_STORE_PARAM */
     WF_STORE_STATE,
     WF_STORES
 };
@@ -235,6 +235,7 @@ struct wf_plan {
     struct wf_slot *queue;
     size_t *param_at; /* per value id: element offset in its flat store, for weights it holds */
     size_t store_bytes[WF_STORES];
+    size_t trained_count; /* elements of the parameters' store that gradients and the optimiser have too */
     size_t arena_bytes,
         live_bytes; /* what is needed, and the lower bound: most bytes live at once */
     size_t fetch_bytes, reduce_bytes; /* received by this rank in a step; summed by this rank */
@@ -290,8 +291,8 @@ size_t wf_plan_param_bytes(const struct wf_plan *plan);
  * whose coarse levels do not fill a device, where no step waits for other ranks. */
 bool wf_plan_branches(const struct wf_plan *plan);
 
-/* Elements of the parameters' store of a rank that holds them all. */
-size_t wf_plan_weight_count(const struct wf_graph *g);
+/* trained_count of a rank that holds all weights. */
+size_t wf_plan_trained_count(const struct wf_graph *g);
 
 [[nodiscard]] bool wf_plan_check(const struct wf_plan *plan, struct wf_err *err);
 /* Plans of all ranks of one global plan, in rank order. */

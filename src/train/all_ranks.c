@@ -15,7 +15,7 @@ static struct wf_rank_figures figures_of(const struct wf_plan *plan)
         .arena_bytes = plan->arena_bytes,
         .live_bytes = plan->live_bytes,
         .weight_bytes = wf_plan_param_bytes(plan),
-        .param_count = plan->store_bytes[WF_STORE_PARAM] / sizeof(float),
+        .trained_count = plan->trained_count,
         .fetch_bytes = plan->fetch_bytes,
         .reduce_bytes = plan->reduce_bytes,
         .steps = plan->n_steps,

@@ -39,7 +39,7 @@ double wf_foresight_step(const struct wf_job *job, const struct wf_all_ranks *al
     for (int i = 0; i < all->n_ranks; i++) {
         const struct wf_rank_figures *const rank = &all->ranks[i];
         work += rank->compute_seconds / all->n_ranks;
-        weights = rank->param_count > weights ? rank->param_count : weights;
+        weights = rank->trained_count > weights ? rank->trained_count : weights;
         kernels = rank->steps > kernels ? rank->steps : kernels;
         meetings = rank->meetings > meetings ? rank->meetings : meetings;
     }
@@ -251,7 +251,7 @@ static size_t sum_bytes(const struct wf_job *job, const struct wf_rank_figures *
     if (job->ranks == 1 || (!job->launch.world && !emulated))
         return 0;
     return wf_sums_most_bytes(job->ranks, !emulated && job->ranks_here == job->ranks,
-                              rank->param_count * sizeof(float));
+                              rank->trained_count * sizeof(float));
 }
 
 /* On the CPU ranks that are threads share a process; each GPU has one of its own. */
@@ -278,7 +278,7 @@ bool wf_foresight_init(struct wf_foresight *f, const struct wf_job *job,
     for (int r = 0; r < all->n_ranks; r++) {
         const struct wf_rank_figures *const rank = &all->ranks[r];
         f->bytes[r] =
-            rank->arena_bytes + rank->weight_bytes + wf_job_optim_bytes(job, rank->param_count);
+            rank->arena_bytes + rank->weight_bytes + wf_job_optim_bytes(job, rank->trained_count);
     }
     f->times.step = wf_foresight_step(job, all);
     if (training && !add_training(f, job, all, training, err))

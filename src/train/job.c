@@ -344,7 +344,7 @@ struct wf_plan_options wf_job_plan_options(const struct wf_job *job)
         .bucket_bytes = s->comm.bucket,
         .stop = s->comm.stop,
         .limit = s->limit,
-        .more = wf_job_optim_bytes(job, wf_plan_weight_count(job->net.graph)) +
+        .more = wf_job_optim_bytes(job, wf_plan_trained_count(job->net.graph)) +
                 wf_settings_workspace(s, job->device) + job->files.beside,
         .links = links_of(job),
         /* What is measured decides where a plan splits, and so the order of sums. */
@@ -381,8 +381,7 @@ size_t wf_job_optim_bytes(const struct wf_job *job, size_t count)
 
 size_t wf_job_param_bytes(const struct wf_job *job, const struct wf_plan *plan)
 {
-    return wf_plan_param_bytes(plan) +
-           wf_job_optim_bytes(job, plan->store_bytes[WF_STORE_PARAM] / sizeof(float));
+    return wf_plan_param_bytes(plan) + wf_job_optim_bytes(job, plan->trained_count);
 }
 
 struct wf_learner_options wf_job_learner_options(const struct wf_job *job, struct wf_comm *comm,

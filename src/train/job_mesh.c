@@ -53,7 +53,7 @@ static void find_threads(struct wf_job *job)
 /* What a mesh for this job is chosen by. */
 static struct wf_choose choose_by(const struct wf_job *job)
 {
-    const size_t params = wf_plan_weight_count(job->net.graph);
+    const size_t params = wf_plan_trained_count(job->net.graph);
     return (struct wf_choose){ .ranks = job->ranks,
                                .limit = job->settings.limit,
                                .domains = job->domains.count > 1 ? &job->domains : NULL,

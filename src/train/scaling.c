@@ -45,7 +45,7 @@ static bool plan_row(const struct wf_scaling *s, struct wf_scaling_row *row, str
     for (int i = 0; all && i < all->n_ranks; i++) {
         const struct wf_rank_figures *const r = &all->ranks[i];
         const size_t bytes =
-            r->arena_bytes + r->weight_bytes + wf_job_optim_bytes(job, r->param_count);
+            r->arena_bytes + r->weight_bytes + wf_job_optim_bytes(job, r->trained_count);
         row->bytes = bytes > row->bytes ? bytes : row->bytes;
         row->fetch_bytes = r->fetch_bytes > row->fetch_bytes ? r->fetch_bytes : row->fetch_bytes;
         row->reduce_bytes =

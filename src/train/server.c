@@ -25,7 +25,7 @@ struct server {
 
 static size_t weight_bytes(const struct server *s)
 {
-    return wf_run_param_count(s->o->run) * sizeof(float);
+    return wf_run_trained_count(s->o->run) * sizeof(float);
 }
 
 static bool listen(struct server *s, int i, struct wf_err *err)
@@ -86,7 +86,7 @@ static void update(struct server *s, const struct wf_ask *ask)
 /* All gradients are here. In rank order, as a sum over threads has it. */
 static bool update_together(struct server *s, struct wf_err *err)
 {
-    const size_t count = wf_run_param_count(s->o->run);
+    const size_t count = wf_run_trained_count(s->o->run);
     float *const sum = wf_run_grads(s->o->run);
     for (int i = 0; i < s->o->workers; i++) {
         if (!take_gradient(s, i, i == 0 ? sum : s->part, err))

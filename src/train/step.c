@@ -88,7 +88,7 @@ bool wf_learner_pass(struct wf_learner *l, const struct wf_learner_pass *pass, s
     if (!wf_run_step(run, err))
         return false;
     if (l->options.hook)
-        l->options.hook(l->options.user, wf_run_grads(run), wf_run_param_count(run));
+        l->options.hook(l->options.user, wf_run_grads(run), wf_run_trained_count(run));
     l->has_begun = true;
     return true;
 }

@@ -32,7 +32,7 @@ static struct wf_message from_server(const struct wf_worker *w, enum wf_server_t
 
 static size_t weight_bytes(const struct wf_run *run)
 {
-    return wf_run_param_count(run) * sizeof(float);
+    return wf_run_trained_count(run) * sizeof(float);
 }
 
 /* Sends what is asked, and waits for the answer. */
