@@ -54,8 +54,8 @@ struct wf_stream_blend {
 struct wf_stream_options {
     struct wf_plan_options plan; /* the window is not read */
     struct wf_context *context;  /* of the device */
-    size_t
-        limit; /* bytes that a window may need beside the weights, the least of the ranks' counts; 0: no limit */
+    /* Bytes that a window may need beside the weights, of which the least of all ranks counts; 0: no limit. */
+    size_t limit;
     size_t beside; /* bytes that the caller needs for each position of a window, within the limit */
     int slots; /* inputs and outputs that the caller keeps in host memory: where that is the device's
                 * they are within the limit */
