@@ -57,7 +57,8 @@ static struct file *make(const unsigned char raw[RAW])
     assert_non_null(f);
     assert_non_null(packed);
     assert_int_equal(compress2(packed, &bytes, raw, RAW, 6), Z_OK);
-    memcpy(f->bytes, "\x89PNG\r\n\x1a\n", 8);
+    static const unsigned char mark[] = { 0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n' };
+    memcpy(f->bytes, mark, sizeof mark);
     f->size = 8;
     put_chunk(f, "IHDR", (const unsigned char[13]){ 0 }, 13);
     for (size_t at = 0; at < bytes; at += 30011)

@@ -3,10 +3,9 @@
  * else. What is declared here is the part of its interface (version 3, since 2017) that is used.
  */
 #include <assert.h>
-#include <dlfcn.h>
 #include <stddef.h>
-#include <string.h>
 
+#include "base/library.h"
 #include "cloud/cloud_las.h"
 
 /* laszip_point: the library has bit fields where there are bytes here. */
@@ -27,7 +26,6 @@ static_assert(offsetof(struct laszip_point, extended_classification) == 23 &&
               "as LASzip lays it out");
 
 struct laszip {
-    void *library;
     int32_t (*create)(void **reader);
     int32_t (*destroy)(void *reader);
     int32_t (*get_error)(void *reader, char **error);
@@ -36,30 +34,26 @@ struct laszip {
     int32_t (*read_point)(void *reader);
     int32_t (*close_reader)(void *reader);
 };
-
-static bool find(const struct laszip *z, const char *name, void *function, size_t bytes)
-{
-    void *const found = dlsym(z->library, name);
-    memcpy(function, &found, bytes); /* C has no cast for it */
-    return found != NULL;
-}
+static const char *const functions[] = {
+    "laszip_create",
+    "laszip_destroy",
+    "laszip_get_error",
+    "laszip_open_reader",
+    "laszip_get_point_pointer",
+    "laszip_read_point",
+    "laszip_close_reader",
+    NULL,
+};
 
 static bool laszip_open(struct laszip *z, const char *name, struct wf_err *err)
 {
     static const char *const names[] = { "liblaszip.so.8", "liblaszip.so", "liblaszip.dylib" };
-    *z = (struct laszip){ 0 };
-    for (size_t i = 0; !z->library && i < sizeof names / sizeof *names; i++)
-        z->library = dlopen(names[i], RTLD_LAZY | RTLD_LOCAL);
-    if (z->library && find(z, "laszip_create", &z->create, sizeof z->create) &&
-        find(z, "laszip_destroy", &z->destroy, sizeof z->destroy) &&
-        find(z, "laszip_get_error", &z->get_error, sizeof z->get_error) &&
-        find(z, "laszip_open_reader", &z->open_reader, sizeof z->open_reader) &&
-        find(z, "laszip_get_point_pointer", &z->get_point_pointer, sizeof z->get_point_pointer) &&
-        find(z, "laszip_read_point", &z->read_point, sizeof z->read_point) &&
-        find(z, "laszip_close_reader", &z->close_reader, sizeof z->close_reader))
-        return true;
-    if (z->library)
-        (void)dlclose(z->library);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const struct wf_library library = { .title = "LASzip", .soname = names[i], .install = "" };
+        struct wf_err missing = { 0 };
+        if (wf_library_open(&library, functions, z, &missing))
+            return true;
+    }
     return wf_err_set(
         err, WF_ERR_INPUT,
         "'%s' is packed (LAZ), and the library that unpacks it is not here: install LASzip "
@@ -71,10 +65,7 @@ static bool laszip_open(struct laszip *z, const char *name, struct wf_err *err)
 bool wf_laz_is_here(const char *name, struct wf_err *err)
 {
     struct laszip z;
-    if (!laszip_open(&z, name, err))
-        return false;
-    (void)dlclose(z.library);
-    return true;
+    return laszip_open(&z, name, err);
 }
 
 static void put_point(const struct wf_las *l, const struct laszip_point *p, int64_t i,
@@ -124,6 +115,5 @@ bool wf_laz_read(const struct wf_infile *file, const struct wf_las *l, struct wf
         (void)z.close_reader(reader);
     if (reader)
         (void)z.destroy(reader);
-    (void)dlclose(z.library);
     return ok;
 }

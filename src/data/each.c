@@ -42,7 +42,7 @@ void wf_each(const struct wf_dataset *ds, int64_t n, wf_each_fn *look, void *use
     struct each e = { .ds = ds, .n = n, .look = look, .user = user };
     struct looker lookers[MOST_THREADS];
     int started = 1;
-    for (int t = 0; t < wf_each_threads(n); t++)
+    for (int t = 0; t < MOST_THREADS; t++)
         lookers[t] = (struct looker){ .each = &e, .number = t };
     while (started < wf_each_threads(n) &&
            pthread_create(&lookers[started].thread, NULL, look_on, &lookers[started]) == 0)

@@ -97,7 +97,7 @@ float *wf_run_grads(struct wf_run *run);
 size_t wf_run_param_count(const struct wf_run *run); /* elements, with the gaps of alignment */
 /* Of these, in front, elements of weights that are trained: so many have gradients. */
 size_t wf_run_trained_count(const struct wf_run *run);
-float *wf_run_states(struct wf_run *run);            /* running statistics, f32 */
+float *wf_run_states(struct wf_run *run); /* running statistics, f32 */
 size_t wf_run_state_count(const struct wf_run *run);
 /* Fills an input that is packed and whole on this rank, such as a scalar that controls the step. */
 void wf_run_put(struct wf_run *run, const struct wf_value *value, const void *data);

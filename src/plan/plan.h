@@ -235,7 +235,8 @@ struct wf_plan {
     struct wf_slot *queue;
     size_t *param_at; /* per value id: element offset in its flat store, for weights it holds */
     size_t store_bytes[WF_STORES];
-    size_t trained_count; /* elements of the parameters' store that gradients and the optimiser have too */
+    size_t
+        trained_count; /* elements of the parameters' store that gradients and the optimiser have too */
     size_t arena_bytes,
         live_bytes; /* what is needed, and the lower bound: most bytes live at once */
     size_t fetch_bytes, reduce_bytes; /* received by this rank in a step; summed by this rank */

@@ -16,7 +16,7 @@
 
 struct wf_rank_figures {
     size_t arena_bytes, live_bytes;
-    size_t weight_bytes; /* parameters, gradients, states */
+    size_t weight_bytes;  /* parameters, gradients, states */
     size_t trained_count; /* elements of weights that are trained */
     size_t fetch_bytes, send_bytes, reduce_bytes;
     int steps, messages, references;
