@@ -142,10 +142,9 @@ struct wf_dataset_options {
     enum wf_data_layout layout;
     enum wf_data_align align;
     enum wf_data_alpha alpha;
-    int64_t
-        channels;  /* that a network takes; 0: any. Alpha is kept if the number matches with it */
-    bool tolerate; /* open in spite of problems and list them, for `data inspect` */
-    int64_t cache; /* bytes of decoded images kept; 0: none; negative: while memory is free */
+    int64_t channels;  /* that a network takes; 0: any. Alpha is kept if the number needs it */
+    bool tolerate;     /* open in spite of problems and list them, for `data inspect` */
+    int64_t cache;     /* bytes of decoded images kept; 0: none; negative: while memory is free */
     unsigned features; /* of point clouds: set of WF_FEATURE_*; 0: what the files have */
     int64_t points;    /* of meshes: drawn on each; 0: WF_CLOUD_SAMPLED */
 };

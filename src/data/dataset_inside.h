@@ -40,8 +40,7 @@ struct wf_align {
 /* The blocks in which a decoded file is kept: extents along D, H and W; 0: it is not. */
 struct wf_blocks {
     int64_t at[3];
-    bool
-        in_order; /* the file is read from the top: all blocks in front of one are decoded for it */
+    bool in_order; /* read from the top: all blocks in front of one are decoded for it */
 };
 
 struct wf_entry {

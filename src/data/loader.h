@@ -32,13 +32,12 @@ enum { WF_CLOUD_SETS = 64 };
 /* The voxels of a rank's samples of a batch. Arrays are the loader's, and grow as needed. */
 struct wf_cloud_batch {
     int64_t n, channels;
-    int32_t *coords;     /* [n][4]: the row of the batch, then the voxel */
-    float *features;     /* [n][channels], normalised */
-    int32_t *labels;     /* [n]; where clouds have one label, that of the voxel's cloud */
-    int64_t first, rows; /* rows of the batch that are here, and how many */
-    int32_t *row_labels; /* [rows]: where clouds have one label */
-    int64_t
-        *row_samples; /* [rows]: of the dataset; -1: the row fills the batch, and has no points */
+    int32_t *coords;      /* [n][4]: the row of the batch, then the voxel */
+    float *features;      /* [n][channels], normalised */
+    int32_t *labels;      /* [n]; where clouds have one label, that of the voxel's cloud */
+    int64_t first, rows;  /* rows of the batch that are here, and how many */
+    int32_t *row_labels;  /* [rows]: where clouds have one label */
+    int64_t *row_samples; /* [rows]: of the dataset; -1: it fills the batch, and has no points */
     /* Where wf_loader_options.keeps_points: all points of these rows, and which voxel each is in. */
     int64_t n_points, *row_points; /* [rows + 1]: where a row's begin */
     int32_t *point_labels, *point_voxels;

@@ -59,8 +59,7 @@ struct wf_stream_options {
     size_t beside; /* bytes that the caller needs for each position of a window, within the limit */
     int slots; /* inputs and outputs that the caller keeps in host memory: where that is the device's
                 * they are within the limit */
-    size_t
-        keep; /* bytes of host memory for results between passes; the least of the ranks' counts */
+    size_t keep; /* bytes of host memory for results between passes, the least of all ranks */
     bool keeps_within_limit; /* they are taken from the limit, of which they are less */
     int64_t window[WF_AXES]; /* extents of a window, where one is not 0: the others are whole then.
                               * All 0: as large as the limit allows */

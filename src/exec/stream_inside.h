@@ -1,5 +1,5 @@
-/* Inside a stream: exec/stream.c runs it, exec/stream_choose.c sizes its windows, exec/stream_sums.c makes sums
- * over the image. */
+/* Inside a stream: exec/stream.c runs it, exec/stream_stage.c its stages, exec/stream_choose.c sizes its windows,
+ * exec/stream_sums.c makes sums over the image. */
 #pragma once
 
 #include "exec/blend.h"
@@ -86,6 +86,21 @@ void wf_stream_stage_release(struct wf_stream_stage *t);
 /* One window of it, from the inputs to its outputs. */
 [[nodiscard]] bool wf_stream_stage_run(struct wf_stream *s, struct wf_stream_stage *t,
                                        int64_t index, struct wf_err *err);
+
+/* The same in parts: to a window, into it what earlier passes gave, and what was done is counted. */
+[[nodiscard]] bool wf_stream_stage_turn(struct wf_stream *s, struct wf_stream_stage *t,
+                                        int64_t index, struct wf_err *err);
+void wf_stream_stage_fill_given(struct wf_stream *s, const struct wf_stream_stage *t);
+void wf_stream_stage_count(struct wf_stream *s, const struct wf_stream_stage *t);
+/* The window that most others are like. */
+struct wf_region wf_stream_stage_middle(const struct wf_stream_stage *t);
+/* A value's view has the place of the window at hand, not of the one that the plan was made for. */
+struct wf_view wf_stream_stage_placed(const struct wf_stream_stage *t, const struct wf_value *v,
+                                      struct wf_view view);
+/* The last windows but one end where they are like those before them. Of a stage whose windows may overlap: not of a
+ * sum. */
+[[nodiscard]] bool wf_stream_stage_settle(struct wf_stream *s, struct wf_stream_stage *t,
+                                          struct wf_err *err);
 
 /* An input from the host's memory into a view on the device. */
 [[nodiscard]] bool wf_stream_send_input(struct wf_stream *s, struct wf_view there,

@@ -60,9 +60,8 @@ struct wf_model {
     const char *name, *what; /* `what`: a line for `widefield model list` */
     struct wf_model_config defaults;
     int dims_min, dims_max;
-    bool dense; /* one prediction per pixel; otherwise one per image */
-    bool
-        sparse; /* of points: build() is given rows of features, and finds their coordinates (ops/sparse.h) */
+    bool dense;  /* one prediction per pixel; otherwise one per image */
+    bool sparse; /* of points: build() is given rows of features, and finds their coordinates */
     bool (*is_dense)(const struct wf_model_config *c); /* where the options decide; or NULL */
     bool counts_no_norm; /* its published number of parameters leaves batch norm's out */
     /* Adds the network on image x (N, D, H, W, in); returns the logits. */

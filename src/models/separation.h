@@ -9,8 +9,7 @@ enum wf_separation_norm { WF_SEPARATION_BATCH, WF_SEPARATION_INSTANCE, WF_SEPARA
 struct wf_separation {
     int64_t targets; /* domains without labels */
     int64_t domain;  /* that is predicted for: 0 is the labelled one */
-    int64_t
-        code; /* elements of a code; dsn_conv: channels of its map, 0: those of the last level */
+    int64_t code;    /* its elements; dsn_conv: channels of its map, 0: those of the last level */
     enum wf_separation_head head;
     enum wf_separation_norm norm;
 };

@@ -28,9 +28,8 @@
 /* A block with its cut points. */
 struct wf_tiling {
     struct wf_block block;
-    bool has_all; /* ranks of the mesh */
-    const int64_t
-        *cut[WF_C]; /* per tensor axis: parts + 1 points on the image's extent, ascending */
+    bool has_all;             /* ranks of the mesh */
+    const int64_t *cut[WF_C]; /* per axis: parts + 1 points on the image's extent, ascending */
 };
 
 struct wf_placement {

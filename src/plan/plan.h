@@ -56,9 +56,8 @@ struct wf_plan_options {
      * kernels take on the machine (figures.h; NULL: not known), which is borrowed. */
     struct wf_links links;
     const struct wf_figures *figures;
-    bool tf32; /* as wf_device_options.tf32 */
-    bool
-        exact; /* as wf_device_options.exact, for the scratch of plans without the device at hand */
+    bool tf32;  /* as wf_device_options.tf32 */
+    bool exact; /* as wf_device_options.exact, where the device is not at hand */
     /* Estimates do not ask libraries for the scratch of kernels, which takes long for large images. */
     bool rough;
     bool ahead; /* on a device with memory of its own: room for the inputs of the next step */
@@ -235,8 +234,7 @@ struct wf_plan {
     struct wf_slot *queue;
     size_t *param_at; /* per value id: element offset in its flat store, for weights it holds */
     size_t store_bytes[WF_STORES];
-    size_t
-        trained_count; /* elements of the parameters' store that gradients and the optimiser have too */
+    size_t trained_count; /* elements of the parameters' store that have gradients and moments */
     size_t arena_bytes,
         live_bytes; /* what is needed, and the lower bound: most bytes live at once */
     size_t fetch_bytes, reduce_bytes; /* received by this rank in a step; summed by this rank */

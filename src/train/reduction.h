@@ -25,8 +25,7 @@ extern const char *const wf_reduction_names[]; /* ends with NULL */
  */
 struct wf_share {
     double weight; /* of the micro-batch: elements that count, on all ranks */
-    double
-        start; /* of this rank: 1, or as rank_mean says; a rank without any element starts from 0 */
+    double start;  /* of this rank: 1, or as rank_mean says; 0 where it has no element */
 };
 
 struct wf_shares_options {

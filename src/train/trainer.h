@@ -100,8 +100,8 @@ struct wf_trainer_options {
     int64_t early_stop;        /* validations without a better one; 0: never */
     int64_t checkpoint_steps;  /* 0: not by steps */
     double checkpoint_minutes; /* 0: not by time */
-    double
-        checkpoint_seconds; /* at least, between the saves of ended epochs; best and last always save */
+    /* At least, between the saves of ended epochs; best and last always save. */
+    double checkpoint_seconds;
     const struct wf_trainer_hooks *hooks;
     void *user;
     struct wf_times *times; /* rank 0's; NULL: not measured */
@@ -113,8 +113,8 @@ enum wf_trainer_end { WF_END_DONE, WF_END_EARLY, WF_END_SIGNAL, WF_END_FULL };
 struct wf_trainer_result {
     enum wf_trainer_end end;
     struct wf_position at;
-    double
-        loss; /* mean of the last epoch; so far, where it did not end; NaN: all its steps were skipped */
+    /* Mean of the last epoch; so far, where it did not end; NaN: all its steps were skipped. */
+    double loss;
     double metric; /* of the last validation; NaN: none here */
     double pixels; /* trained on in this call */
     int64_t needs[2][WF_SETS +

@@ -12,8 +12,8 @@
 #include "train/settings.h"
 
 struct wf_window_memory {
-    size_t
-        limit; /* bytes, weights included: memory.limit; without it 1 GiB, or on a GPU what is free; 0: no limit */
+    /* Bytes, weights included: memory.limit; without it 1 GiB, or on a GPU what is free; 0: no limit. */
+    size_t limit;
     size_t keep;             /* bytes of host memory for results between passes over an image */
     bool keeps_within_limit; /* `keep` is a part of the limit, not of what is free */
 };

@@ -34,9 +34,8 @@ struct problem {
     int64_t cut;    /* rows and columns of the result that are not made, on each side */
     int64_t beside; /* channels on each side of the result; 0: 8 */
     bool sliced;    /* what is read is a part of the channels of a larger tensor */
-    int64_t
-        front; /* planes of the result that are not made, in front; what is read is there wholly all the same */
-    int64_t up[3]; /* kernel and stride of windows side by side; 0: 3 x 3 and 1 */
+    int64_t front;  /* planes of the result that are not made; what is read is there wholly */
+    int64_t up[3];  /* kernel and stride of windows side by side; 0: 3 x 3 and 1 */
 };
 
 /* The node of a problem, in a graph of its own. */
