@@ -292,6 +292,44 @@ static void batches__are_made_before_they_are_asked_for(void **state)
     wf_dataset_free(ds);
 }
 
+/* Where validation ends the next one begins. */
+static void validation__is_read_ahead_from_its_end_on(void **state)
+{
+    (void)state;
+    const int64_t extent[WF_AXES] = { 1, 1, 30, 40, 0 };
+    struct wf_dataset *ds = make_set("again", 7, extent, 1, 2);
+    const struct wf_loader_options options = {
+        .part = WF_PART_ALL, .batch = 2, .crop = { 0, 1, 16, 16, 0 }, .threads = 2
+    };
+    struct wf_loader *const loader = make_loader(ds, &options);
+    const struct wf_region all = wf_shape_region(wf_loader_shape(loader));
+    const int64_t batches = wf_loader_batches(loader);
+    struct batch *const first = calloc((size_t)batches, sizeof *first);
+    struct batch b = batch_new(all, all);
+    for (int round = 0; round < 3; round++) {
+        wf_loader_seek(loader, 0, 0);
+        assert_true((wf_loader_memory_used(loader) > 0) == (round > 0));
+        for (int64_t i = 0; i < batches; i++) {
+            if (round == 0)
+                first[i] = batch_new(all, all);
+            next(loader, round == 0 ? &first[i] : &b);
+            if (round == 0)
+                continue;
+            part_equals(&b.image, &first[i].image);
+            part_equals(&b.target, &first[i].target);
+        }
+    }
+    next(loader, &b);
+    wf_loader_seek(loader, 0, 0); /* which it has left */
+    assert_int_equal(wf_loader_memory_used(loader), 0);
+    for (int64_t i = 0; i < batches; i++)
+        batch_free(&first[i]);
+    free(first);
+    batch_free(&b);
+    wf_loader_free(loader);
+    wf_dataset_free(ds);
+}
+
 /* Of several labels that are wrong the first row's is named, whichever thread is done first. */
 static void rows__that_fail_are_named_in_order(void **state)
 {
@@ -520,6 +558,7 @@ int main(void)
         cmocka_unit_test(crops__may_reach_past_the_image),
         cmocka_unit_test(threads__give_the_same_batches),
         cmocka_unit_test(batches__are_made_before_they_are_asked_for),
+        cmocka_unit_test(validation__is_read_ahead_from_its_end_on),
         cmocka_unit_test(rows__that_fail_are_named_in_order),
         cmocka_unit_test(boxes__may_change_between_batches),
         cmocka_unit_test(turns__are_numpys),

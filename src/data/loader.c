@@ -342,9 +342,13 @@ static void halt_at(struct wf_loader *l, int64_t epoch, int64_t batch)
 void wf_loader_seek(struct wf_loader *l, int64_t epoch, int64_t batch)
 {
     WF_BUG_ON(epoch < 0 || batch < 0, "epoch %" PRId64 ", batch %" PRId64, epoch, batch);
+    int64_t next_epoch, next_batch;
     epoch += batch / l->batches;
     batch %= l->batches;
-    const bool there = l->has_boxes && l->consumed == 0 && l->epoch == epoch && l->batch == batch;
+    wf_loader_where(l, &next_epoch, &next_batch);
+    /* Validation has the same batches in all epochs. */
+    const bool there =
+        next_batch == batch && (next_epoch == epoch || !wf_loader_trains(l)) && l->has_boxes;
     if (!there)
         halt_at(l, epoch, batch);
 }

@@ -97,7 +97,8 @@ size_t wf_loader_memory_used(const struct wf_loader *loader);
 /* Bytes of files that were read so far, ahead or not. */
 uint64_t wf_loader_bytes_read(struct wf_loader *loader);
 
-/* The next batch is (epoch, batch); the start is (0, 0). What was read ahead for it stays. */
+/* The next batch is (epoch, batch); the start is (0, 0). What was read ahead for it stays; in validation also for another
+ * epoch, which wf_loader_where() goes on to name. */
 void wf_loader_seek(struct wf_loader *loader, int64_t epoch, int64_t batch);
 /* The (epoch, batch) that comes next. */
 void wf_loader_where(const struct wf_loader *loader, int64_t *epoch, int64_t *batch);
