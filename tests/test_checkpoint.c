@@ -192,6 +192,41 @@ static void weights__come_back_on_any_mesh(void **state)
     }
 }
 
+/* Frozen at first, and trained from then on. */
+static void weights_that_were_frozen__begin_with_zero_moments(void **state)
+{
+    (void)state;
+    struct trip trip = { .from = "space=1", .path = "frozen.safetensors", .frozen = "enc" };
+    struct wf_err err = { 0 };
+    struct support_net n;
+    struct wf_comm *const comm = wf_comm_self();
+    assert_true(wf_comm_threads_run(1, save_rank, &trip, &err));
+    struct wf_checkpoint *const c = wf_checkpoint_open(trip.path, &err);
+    assert_non_null(c);
+    assert_true(support_net_init(&n, comm, "", true, &err));
+    for (int k = 0; k < n.optim->n_states; k++)
+        for (size_t i = 0; i < n.optim->count; i++)
+            n.optim->states[k][i] = 7;
+    assert_true(wf_checkpoint_fits(c, n.g, n.optim->n_states, &err));
+    assert_true(wf_checkpoint_load(c, n.run, n.optim, &err));
+    int zeros = 0, kept = 0;
+    for (size_t v = 0; v < n.g->n_values; v++) {
+        const struct wf_value *const w = n.g->values[v];
+        for (int64_t i = 0; is_trained(w) && i < wf_shape_count(w->shape); i++)
+            for (int k = 0; k < n.optim->n_states; k++) {
+                const float moment = n.optim->states[k][n.plan->param_at[v] + (size_t)i];
+                const bool was_frozen = strncmp(w->name, "enc", 3) == 0;
+                assert_true(was_frozen ? moment == 0 : moment != 0 && moment != 7);
+                zeros += was_frozen;
+                kept += !was_frozen;
+            }
+    }
+    assert_true(zeros > 0 && kept > 0);
+    support_net_release(&n);
+    wf_checkpoint_free(c);
+    wf_comm_free(comm);
+}
+
 static void save(const char *path, int64_t step)
 {
     struct support_net n;
@@ -497,6 +532,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights__come_back_on_any_mesh),
+        cmocka_unit_test(weights_that_were_frozen__begin_with_zero_moments),
         cmocka_unit_test(info__comes_back_to_the_last_bit),
         cmocka_unit_test(damage__is_seen_wherever_it_is),
         cmocka_unit_test(other_files__are_told_apart_from_checkpoints),

@@ -111,6 +111,53 @@ static void masks__with_a_palette_are_indices_unless_palettes_differ(void **stat
     wf_dataset_free(ds);
 }
 
+/* Whichever thread is done first: palettes are those of the first mask, and where there are more values than are counted
+ * it is the first masks' that are. */
+static void masks__say_the_same_in_any_order(void **state)
+{
+    enum { MASKS = 16, SIDE = 96, PIXELS = SIDE * SIDE };
+    uint8_t *const image = calloc(PIXELS, 1);
+    int32_t *const objects = calloc(PIXELS, sizeof *objects);
+    support_folder("many/images");
+    support_folder("many/masks");
+    support_folder("tones/images");
+    support_folder("tones/masks");
+    for (int m = 0; m < MASKS; m++) {
+        char path[64];
+        const uint8_t palette[2][3] = { { 0, 0, 0 }, { (uint8_t)(m + 5), 200, 0 } };
+        struct support_picture p = { .depth = 1, .height = SIDE, .width = SIDE, .channels = 1 };
+        for (int i = 0; i < PIXELS; i++) {
+            image[i] = (uint8_t)(i % 2);
+            objects[i] = m * PIXELS + i;
+        }
+        for (int set = 0; set < 2; set++) {
+            (void)snprintf(path, sizeof path, "%s/images/m%02d.png", set ? "tones" : "many", m);
+            support_bytes(path, SIDE, SIDE, 1, image);
+        }
+        p.sample = WF_SAMPLE_I32;
+        p.data = objects;
+        (void)snprintf(path, sizeof path, "many/masks/m%02d.tif", m);
+        support_write(path, &p);
+        p.sample = WF_SAMPLE_U8;
+        p.colors = 2;
+        p.palette = palette;
+        p.data = image;
+        (void)snprintf(path, sizeof path, "tones/masks/m%02d.png", m);
+        support_write(path, &p);
+    }
+    support_text("tones/classes.txt", "background 0\nobject 1\n");
+    for (int i = 0; i < 6; i++) {
+        struct wf_dataset *ds = support_open("many");
+        assert_non_null(strstr(wf_dataset_info(ds)->notes[0], "values up to 65535: "));
+        wf_dataset_free(ds);
+        ds = support_open("tones");
+        assert_int_equal(wf_dataset_info(ds)->classes[1].color, 0x05c800);
+        wf_dataset_free(ds);
+    }
+    free(image);
+    free(objects);
+}
+
 static void classes_txt__makes_one_class_of_many_objects(void **state)
 {
     support_folder("cells/images");
@@ -291,6 +338,7 @@ int main(void)
         cmocka_unit_test(masks__of_0_and_255_become_0_and_1),
         cmocka_unit_test(masks__in_colour_get_a_table_of_the_colours_found),
         cmocka_unit_test(masks__with_a_palette_are_indices_unless_palettes_differ),
+        cmocka_unit_test(masks__say_the_same_in_any_order),
         cmocka_unit_test(classes_txt__makes_one_class_of_many_objects),
 #endif
         cmocka_unit_test(fits__tells_what_to_set),

@@ -2,6 +2,7 @@
  * Decoded images that are kept in memory: the numbers of the files, from any thread, with any limit; and files are
  * decoded once.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -131,11 +132,36 @@ static void kept_images__have_the_numbers_of_their_files(void **state)
     (void)compare("flat", -1); /* as the machine has it */
 }
 
+enum { TALL = 1500, ROW = 1200 };
+
+/* Bytes of files that are read for the last row, and for the first behind it. */
+static void read_both_ends(int64_t limit, uint64_t moved[2])
+{
+    struct wf_err err = { 0 };
+    struct wf_dataset *const ds =
+        wf_dataset_open("tall", &(struct wf_dataset_options){ .cache = limit }, &err);
+    if (!ds)
+        fail_msg("%s", err.text);
+    for (int i = 0; i < 2; i++) {
+        float pixels[3];
+        struct wf_region w = wf_dataset_extent(ds, 0);
+        w.lo[WF_H] = i == 0 ? TALL - 1 : 0;
+        w.hi[WF_H] = w.lo[WF_H] + 1;
+        w.hi[WF_W] = 1;
+        const uint64_t before = wf_dataset_bytes_read(ds);
+        assert_true(wf_dataset_read(ds, 0, &w, pixels, NULL, &err));
+        moved[i] = wf_dataset_bytes_read(ds) - before;
+        for (int c = 0; c < 3; c++)
+            assert_true(pixels[c] ==
+                        (float)drawn((uint64_t)(w.lo[WF_H] * ROW * 3) + (uint64_t)c, 256));
+    }
+    wf_dataset_free(ds);
+}
+
 /* A picture of two blocks that is read from the top: the way to the second passes the first. */
 static void blocks_passed_on_the_way__are_kept(void **state)
 {
     (void)state;
-    enum { TALL = 1500, ROW = 1200 };
     const int64_t count = (int64_t)TALL * ROW * 3;
     uint8_t *const bytes = malloc((size_t)count);
     for (int64_t i = 0; i < count; i++)
@@ -145,31 +171,54 @@ static void blocks_passed_on_the_way__are_kept(void **state)
     support_bytes("tall/images/a.png", TALL, ROW, 3, bytes);
     memset(bytes, 0, (size_t)(count / 3));
     support_bytes("tall/masks/a.tif", TALL, ROW, 1, bytes);
-    struct wf_err err = { 0 };
-    struct wf_dataset *const ds =
-        wf_dataset_open("tall", &(struct wf_dataset_options){ .cache = INT64_C(1) << 40 }, &err);
-    if (!ds)
-        fail_msg("%s", err.text);
-    float pixels[2][3];
+    free(bytes);
     uint64_t moved[2];
-    for (int i = 0; i < 2; i++) { /* the last row, then the first */
-        struct wf_region w = wf_dataset_extent(ds, 0);
-        w.lo[WF_H] = i == 0 ? TALL - 1 : 0;
-        w.hi[WF_H] = w.lo[WF_H] + 1;
-        w.hi[WF_W] = 1;
-        const uint64_t before = wf_dataset_bytes_read(ds);
-        assert_true(wf_dataset_read(ds, 0, &w, pixels[i], NULL, &err));
-        moved[i] = wf_dataset_bytes_read(ds) - before;
-    }
+    read_both_ends(INT64_C(1) << 40, moved);
     assert_true(moved[0] >= (uint64_t)count); /* noise is not packed */
     assert_int_equal(moved[1], 0);
-    for (int c = 0; c < 3; c++) {
-        assert_true(pixels[0][c] ==
-                    (float)drawn((uint64_t)(TALL - 1) * ROW * 3 + (uint64_t)c, 256));
-        assert_true(pixels[1][c] == (float)drawn((uint64_t)c, 256));
+    read_both_ends(10 << 20, moved); /* half of it is for what is asked for */
+    assert_true(moved[1] >= (uint64_t)count);
+}
+
+/* It is refused where it is read. */
+static void what_is_wrong_in_front__spoils_nothing_behind_it(void **state)
+{
+    (void)state;
+    enum { PLANES = 3 };
+    const size_t count = (size_t)PLANES * TALL * ROW;
+    float *const numbers = calloc(count, sizeof *numbers);
+    uint8_t *const zeros = calloc(count, 1);
+    numbers[5] = NAN;
+    struct support_picture p = { .depth = PLANES,
+                                 .height = TALL,
+                                 .width = ROW,
+                                 .channels = 1,
+                                 .sample = WF_SAMPLE_F32,
+                                 .data = numbers };
+    support_folder("odd/images");
+    support_folder("odd/masks");
+    support_write("odd/images/v.nii.gz", &p);
+    p.sample = WF_SAMPLE_U8;
+    p.data = zeros;
+    support_write("odd/masks/v.nii.gz", &p);
+    struct wf_err err = { 0 };
+    struct wf_dataset *const ds =
+        wf_dataset_open("odd", &(struct wf_dataset_options){ .cache = INT64_C(1) << 40 }, &err);
+    if (!ds)
+        fail_msg("%s", err.text);
+    for (int i = 0; i < 2; i++) {
+        float pixel[2];
+        struct wf_region w = wf_dataset_extent(ds, 0);
+        w.lo[WF_D] = i == 0 ? PLANES - 1 : 0;
+        w.hi[WF_D] = w.lo[WF_D] + 1;
+        w.hi[WF_H] = 1;
+        w.hi[WF_W] = 2;
+        assert_true(wf_dataset_read(ds, 0, &w, pixel, NULL, &err) == (i == 0));
     }
+    assert_non_null(strstr(err.text, "NaN at plane 0"));
     wf_dataset_free(ds);
-    free(bytes);
+    free(numbers);
+    free(zeros);
 }
 
 static void blocks__are_tiles_or_bands_of_rows(void **state)
@@ -203,6 +252,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(kept_images__have_the_numbers_of_their_files, make_sets,
                                         support_scratch_leave),
+        cmocka_unit_test_setup_teardown(what_is_wrong_in_front__spoils_nothing_behind_it,
+                                        support_scratch_enter, support_scratch_leave),
         cmocka_unit_test_setup_teardown(blocks_passed_on_the_way__are_kept, support_scratch_enter,
                                         support_scratch_leave),
         cmocka_unit_test(blocks__are_tiles_or_bands_of_rows),

@@ -268,6 +268,8 @@ void wf_checkpoint_free(struct wf_checkpoint *c)
 
 /* --- loading --- */
 
+enum { MOMENTS = 2 }; /* passes from this one on are the optimiser's */
+
 static const struct wf_safetensor *want(const struct wf_checkpoint *c, const struct wf_value *v,
                                         const char *name, struct wf_err *err)
 {
@@ -281,6 +283,22 @@ static bool others(struct wf_err *err)
     return wf_err_wrap(err, "this network and optimizer are not those of the checkpoint");
 }
 
+/* A weight that was frozen has no moments in the file, though others have: it begins with zeros. */
+static bool was_frozen(const struct wf_checkpoint *c, const struct wf_value *v, const char *moment)
+{
+    struct wf_arena arena = { 0 };
+    const char *const dot = strchr(strchr(moment, '.') + 1, '.'); /* optim.0.NAME */
+    const size_t array = (size_t)(dot + 1 - moment);
+    const char *const weight = wf_arena_printf(&arena, "param.%s", v->name);
+    bool others_have = false;
+    for (int64_t i = 0; !others_have && i < wf_safetensors_count(c->file); i++)
+        others_have = strncmp(wf_safetensors_at(c->file, i)->name, moment, array) == 0;
+    const bool frozen = others_have && !wf_safetensors_find(c->file, moment) &&
+                        wf_safetensors_find(c->file, weight);
+    wf_arena_release(&arena);
+    return frozen;
+}
+
 bool wf_checkpoint_fits(const struct wf_checkpoint *c, const struct wf_graph *g, int optim_states,
                         struct wf_err *err)
 {
@@ -289,7 +307,8 @@ bool wf_checkpoint_fits(const struct wf_checkpoint *c, const struct wf_graph *g,
     for (int pass = 0; ok && pass < 2 + optim_states; pass++)
         for (size_t i = 0; ok && i < g->n_values; i++) {
             const char *const name = wf_tensor_name(&arena, g->values[i], pass);
-            ok = !name || want(c, g->values[i], name, err);
+            ok = !name || (pass >= MOMENTS && was_frozen(c, g->values[i], name)) ||
+                 want(c, g->values[i], name, err);
         }
     wf_arena_release(&arena);
     return ok || others(err);
@@ -299,6 +318,11 @@ static bool load_tensor(const struct wf_checkpoint *c, struct wf_tensor_list *t,
                         const struct wf_tensor_item *tensor, struct wf_err *err)
 {
     const struct wf_value *const v = tensor->value;
+    if (tensor->array >= MOMENTS && was_frozen(c, v, tensor->name)) {
+        memset(wf_tensor_map(t, tensor), 0, (size_t)wf_shape_count(v->shape) * sizeof(float));
+        wf_host_put(&t->host);
+        return true;
+    }
     const struct wf_safetensor *const from = want(c, v, tensor->name, err);
     if (!from || !wf_safetensors_read(c->file, from, WF_F32, t->buffer, err))
         return false;

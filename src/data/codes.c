@@ -71,7 +71,9 @@ struct scan {
     int64_t pixels;
     struct tally values, colors;
     bool in_color, palettes_differ, lossy;
-    bool known[WF_RASTER_COLORS]; /* palette entries that were met ... */
+    int64_t mask;                  /* at hand */
+    int64_t met[WF_RASTER_COLORS]; /* the first mask that has a palette's entry ... */
+    bool known[WF_RASTER_COLORS];
     int32_t palette[WF_RASTER_COLORS];
 };
 
@@ -92,8 +94,10 @@ static void count_palette(struct scan *s, const struct wf_raster_info *info, int
     const int32_t color = rgb[0] << 16 | rgb[1] << 8 | rgb[2];
     if (s->known[index] && s->palette[index] != color)
         s->palettes_differ = true;
-    if (!s->known[index])
+    if (!s->known[index]) {
         s->palette[index] = color;
+        s->met[index] = s->mask;
+    }
     s->known[index] = true;
     tally_add(&s->colors, color, count);
 }
@@ -161,6 +165,7 @@ typedef bool look_fn(struct scan *s, int64_t sample, const struct wf_region *win
 struct scans {
     struct wf_dataset *ds;
     struct scan *of_thread;
+    int threads;
     look_fn *look;
     int64_t step, budget; /* between masks; pixels of one */
     bool *covers;         /* per mask: all of it was seen */
@@ -179,6 +184,7 @@ static void scan_mask(void *user, int thread, struct wf_reader *reader, int64_t 
         wf_spread(wf_dataset_extent(all->ds, sample), all->budget, WF_DATA_PIECE);
     struct scan *const mine = &all->of_thread[thread];
     mine->reader = reader;
+    mine->mask = i;
     all->covers[i] = spread.covers;
     bool ok = true;
     for (int64_t k = 0; ok && k < spread.count; k++) {
@@ -199,7 +205,7 @@ static void scan_masks(struct scans *all, look_fn *look)
     all->look = look;
     all->covers = wf_take_zeroed((size_t)n, sizeof *all->covers);
     all->errs = wf_take_zeroed((size_t)n, sizeof *all->errs);
-    wf_each(ds, n, scan_mask, all);
+    wf_each(ds, n, all->threads, scan_mask, all);
     ds->info.scanned_all = all->step == 1;
     for (int64_t i = 0; i < n; i++) {
         ds->info.scanned_all = ds->info.scanned_all && all->covers[i];
@@ -231,8 +237,11 @@ static void scan_join(struct scan *to, const struct scan *from)
             continue;
         if (to->known[i] && to->palette[i] != from->palette[i])
             to->palettes_differ = true;
+        if (!to->known[i] || from->met[i] < to->met[i]) {
+            to->palette[i] = from->palette[i];
+            to->met[i] = from->met[i];
+        }
         to->known[i] = true;
-        to->palette[i] = from->palette[i];
     }
 }
 
@@ -349,18 +358,40 @@ static bool read_window(struct scan *s, int64_t sample, const struct wf_region *
     return ok;
 }
 
-static void find_in_masks(struct wf_dataset *ds)
+static void release_scans(struct scans *all)
 {
-    const int threads = wf_each_threads(ds->info.samples);
-    struct scans all = { .ds = ds };
-    struct scan *const s = all.of_thread = wf_take_zeroed((size_t)threads, sizeof *all.of_thread);
+    for (int t = 0; t < all->threads; t++) {
+        tally_release(&all->of_thread[t].values);
+        tally_release(&all->of_thread[t].colors);
+    }
+    free(all->of_thread);
+    all->of_thread = NULL;
+}
+
+/* Into the first thread's; false where that has no room for all: what is in it then depends on the order. */
+static bool scan_all(struct scans *all, int threads)
+{
+    all->threads = threads;
+    struct scan *const s = all->of_thread = wf_take_zeroed((size_t)threads, sizeof *s);
     for (int t = 0; t < threads; t++) {
         tally_init(&s[t].values);
         tally_init(&s[t].colors);
     }
-    scan_masks(&all, scan_window);
+    scan_masks(all, scan_window);
     for (int t = 1; t < threads; t++)
         scan_join(&s[0], &s[t]);
+    return !s->values.overflow && !s->colors.overflow;
+}
+
+static void find_in_masks(struct wf_dataset *ds)
+{
+    const int threads = wf_each_threads(ds->info.samples);
+    struct scans all = { .ds = ds };
+    if (!scan_all(&all, threads) && threads > 1) {
+        release_scans(&all);
+        (void)scan_all(&all, 1);
+    }
+    struct scan *const s = all.of_thread;
     ds->info.scanned += s->pixels;
     if (ds->coded) {
         count_coded(ds, s);
@@ -372,11 +403,7 @@ static void find_in_masks(struct wf_dataset *ds)
         decide_values(ds, s);
     if (s->lossy)
         wf_dataset_note(ds, "masks are JPEG files, which blur labels: store them as PNG");
-    for (int t = 0; t < threads; t++) {
-        tally_release(&s[t].values);
-        tally_release(&s[t].colors);
-    }
-    free(s);
+    release_scans(&all);
 }
 
 static void count_images(struct wf_dataset *ds)

@@ -116,10 +116,10 @@ struct wf_keep_source {
                                 const struct wf_region *window, void *dst, struct wf_err *err);
 
 /* --- many samples at once (each.c) --- */
-/* Calls `look` for each i below n, from several threads with a reader each, in any order; `thread` is below
- * wf_each_threads(). */
+/* Calls `look` for each i below n, from so many threads with a reader each, which take them in turn. */
 typedef void wf_each_fn(void *user, int thread, struct wf_reader *reader, int64_t i);
-void wf_each(const struct wf_dataset *ds, int64_t n, wf_each_fn *look, void *user);
+void wf_each(const struct wf_dataset *ds, int64_t n, int threads, wf_each_fn *look, void *user);
+/* As many as do some good. */
 int wf_each_threads(int64_t n);
 
 /* --- arrays instead of files (layout_memory.c) --- */

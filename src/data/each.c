@@ -37,14 +37,15 @@ static void *look_on(void *arg)
     return NULL;
 }
 
-void wf_each(const struct wf_dataset *ds, int64_t n, wf_each_fn *look, void *user)
+void wf_each(const struct wf_dataset *ds, int64_t n, int threads, wf_each_fn *look, void *user)
 {
     struct each e = { .ds = ds, .n = n, .look = look, .user = user };
     struct looker lookers[MOST_THREADS];
     int started = 1;
+    WF_BUG_ON(threads < 1 || threads > MOST_THREADS, "%d threads", threads);
     for (int t = 0; t < MOST_THREADS; t++)
         lookers[t] = (struct looker){ .each = &e, .number = t };
-    while (started < wf_each_threads(n) &&
+    while (started < threads &&
            pthread_create(&lookers[started].thread, NULL, look_on, &lookers[started]) == 0)
         started++;
     (void)look_on(&lookers[0]);

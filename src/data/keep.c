@@ -269,18 +269,21 @@ static void copy_block(const struct wf_keep_source *s, const struct block *b,
         }
 }
 
-/* Blocks in front of one in a file that is read from the top: they are decoded in any case. */
-static bool keep_above(struct wf_keep *k, const struct wf_keep_source *s,
-                       const struct block **blocks, int64_t index, struct wf_err *err)
+/* Blocks in front of one in a file that is read from the top: they are decoded in any case. Half of a limit is left for
+ * what is asked for, and what is wrong in them is for who reads them. */
+static void keep_above(struct wf_keep *k, const struct wf_keep_source *s,
+                       const struct block **blocks, int64_t index)
 {
     for (int64_t i = 0; i < index; i++) {
         const int64_t h = parts_along(s, 1), at[] = { i / h, i % h, 0 };
         const struct wf_region region = block_region(s, at);
         const struct block *kept = __atomic_load_n(&blocks[i], __ATOMIC_ACQUIRE);
-        if (!kept && !offer(k, s, &region, &blocks[i], &kept, err))
-            return false;
+        struct wf_err ignored = { 0 };
+        if (k->limit >= 0 && wf_keep_bytes(k) + 4 * wf_region_count(region) > k->limit / 2)
+            return;
+        if (!kept)
+            (void)!offer(k, s, &region, &blocks[i], &kept, &ignored);
     }
-    return true;
 }
 
 bool wf_keep_read(struct wf_keep *k, const struct wf_keep_source *s, const struct wf_region *window,
@@ -303,8 +306,8 @@ bool wf_keep_read(struct wf_keep *k, const struct wf_keep_source *s, const struc
                 const int64_t index =
                     (at[0] * parts_along(s, 1) + at[1]) * parts_along(s, 2) + at[2];
                 const struct block *kept = __atomic_load_n(&blocks[index], __ATOMIC_ACQUIRE);
-                if (!kept && s->blocks.in_order && !keep_above(k, s, blocks, index, err))
-                    return false;
+                if (!kept && s->blocks.in_order)
+                    keep_above(k, s, blocks, index);
                 if (!kept && !offer(k, s, &region, &blocks[index], &kept, err))
                     return false;
                 if (!kept || kept == &refused)

@@ -103,7 +103,7 @@ bool wf_normal_measure(const struct wf_dataset *ds, const int64_t samples[], int
     const int threads = wf_each_threads(used);
     all.pixels = wf_take_zeroed((size_t)threads, sizeof *all.pixels);
     all.of = wf_take_zeroed((size_t)used, sizeof *all.of);
-    wf_each(ds, used, measure_sample, &all);
+    wf_each(ds, used, threads, measure_sample, &all);
     struct moments m[WF_DATA_CHANNELS] = { 0 };
     bool ok = true;
     for (int64_t i = 0; i < used; i++) {
