@@ -84,15 +84,21 @@ static struct wf_region window_of(const struct wf_dataset *ds, int64_t sample, u
     return w;
 }
 
-/* Reads windows of all samples by both; the bytes of files that the second read. */
-static uint64_t compare(const char *path, int64_t limit)
+static struct wf_dataset *open_kept(const char *path, int64_t limit)
 {
     struct wf_err err = { 0 };
     const struct wf_dataset_options options = { .cache = limit };
-    struct wf_dataset *const plain = support_open(path);
-    struct wf_dataset *const kept = wf_dataset_open(path, &options, &err);
-    if (!kept)
+    struct wf_dataset *const ds = wf_dataset_open(path, &options, &err);
+    if (!ds)
         fail_msg("%s", err.text);
+    return ds;
+}
+
+/* Reads windows of all samples by both; the bytes of files that the second read. */
+static uint64_t compare(const char *path, int64_t limit)
+{
+    struct wf_dataset *const plain = support_open(path);
+    struct wf_dataset *const kept = open_kept(path, limit);
     const uint64_t before = wf_dataset_bytes_read(kept);
     bool same = true;
 #pragma omp parallel for num_threads(THREADS) reduction(&& : same) schedule(dynamic)
@@ -138,10 +144,7 @@ enum { TALL = 1500, ROW = 1200 };
 static void read_both_ends(int64_t limit, uint64_t moved[2])
 {
     struct wf_err err = { 0 };
-    struct wf_dataset *const ds =
-        wf_dataset_open("tall", &(struct wf_dataset_options){ .cache = limit }, &err);
-    if (!ds)
-        fail_msg("%s", err.text);
+    struct wf_dataset *const ds = open_kept("tall", limit);
     for (int i = 0; i < 2; i++) {
         float pixels[3];
         struct wf_region w = wf_dataset_extent(ds, 0);
@@ -202,10 +205,7 @@ static void what_is_wrong_in_front__spoils_nothing_behind_it(void **state)
     p.data = zeros;
     support_write("odd/masks/v.nii.gz", &p);
     struct wf_err err = { 0 };
-    struct wf_dataset *const ds =
-        wf_dataset_open("odd", &(struct wf_dataset_options){ .cache = INT64_C(1) << 40 }, &err);
-    if (!ds)
-        fail_msg("%s", err.text);
+    struct wf_dataset *const ds = open_kept("odd", INT64_C(1) << 40);
     for (int i = 0; i < 2; i++) {
         float pixel[2];
         struct wf_region w = wf_dataset_extent(ds, 0);

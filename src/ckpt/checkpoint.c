@@ -286,17 +286,17 @@ static bool others(struct wf_err *err)
 /* A weight that was frozen has no moments in the file, though others have: it begins with zeros. */
 static bool was_frozen(const struct wf_checkpoint *c, const struct wf_value *v, const char *moment)
 {
+    if (wf_safetensors_find(c->file, moment))
+        return false;
     struct wf_arena arena = { 0 };
-    const char *const dot = strchr(strchr(moment, '.') + 1, '.'); /* optim.0.NAME */
-    const size_t array = (size_t)(dot + 1 - moment);
-    const char *const weight = wf_arena_printf(&arena, "param.%s", v->name);
+    const bool has_weight =
+        wf_safetensors_find(c->file, wf_arena_printf(&arena, "param.%s", v->name));
+    wf_arena_release(&arena);
+    const size_t array = strlen(moment) - strlen(v->name); /* "optim.0." */
     bool others_have = false;
     for (int64_t i = 0; !others_have && i < wf_safetensors_count(c->file); i++)
         others_have = strncmp(wf_safetensors_at(c->file, i)->name, moment, array) == 0;
-    const bool frozen = others_have && !wf_safetensors_find(c->file, moment) &&
-                        wf_safetensors_find(c->file, weight);
-    wf_arena_release(&arena);
-    return frozen;
+    return has_weight && others_have;
 }
 
 bool wf_checkpoint_fits(const struct wf_checkpoint *c, const struct wf_graph *g, int optim_states,

@@ -1,6 +1,5 @@
 /* Many samples of a dataset, from several threads. */
 #include <pthread.h>
-#include <stdlib.h>
 
 #include "data/dataset_inside.h"
 
